@@ -152,10 +152,17 @@ async def stay_up(name: str, start: Callable[[], Awaitable[None]], now: Callable
         wait = min(LONGEST_WAIT, wait * 2)
 
 
-async def isolated(work: Awaitable[object], event: str, **ids: object) -> None:
-    """Do one piece of work of many; its failure is logged as `event`, and the others are done all the same."""
+async def isolated(
+    work: Awaitable[object], event: str, *, unless: tuple[type[Exception], ...] = (), **ids: object
+) -> None:
+    """Do one piece of work of many; its failure is logged as `event`, and the others are done all the same.
+
+    The errors `unless` are raised: those that would be every other one's, too.
+    """
     try:
         await work
+    except unless:
+        raise
     except EventIdInUse:
         log.info("event_accepted_elsewhere", **ids)
     except Exception:

@@ -117,6 +117,10 @@ class Recent(Generic[Id, Entry]):
             for message in messages:
                 entries.pop(message, None)
 
+    def clear(self, channel: Id, thread: Id | None = None) -> None:
+        """Drop what is kept of a place: the conversation contains it now."""
+        self._places.pop((channel, thread), None)
+
     def _list_places(self, channel: Id) -> list[dict[Id, Entry]]:
         return [entries for (place, _), entries in self._places.items() if place == channel]
 

@@ -1,13 +1,15 @@
-"""The time up to which every message is stored: one row per bot in Postgres, for the next process that listens.
+"""How far a platform was listened to: rows in Postgres, for the next process that listens.
 
-While a process listens, the platform delivers a message within seconds, or repeats it until it is accepted.
+`Checkpoint`: the time up to which every message is stored. While a process listens, the platform delivers a message
+within seconds, or repeats it until it is accepted. `Lease`: where one process alone listens, with the platform's mark.
 """
 
 import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import uuid4
 
 from adapters.base import BotAccount, isolated
 from shared.db.database import Database, DatabaseLost
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 IN_TRANSIT = timedelta(seconds=15)
 HELD_SECONDS = 30
 NOTE_SECONDS, LOOK_SECONDS, LOST_SECONDS = 5.0, 0.5, 20.0
+LEASE_SECONDS, RENEW_SECONDS, WAIT_SECONDS = 30, 8, 3
 
 
 log = get_logger()
@@ -102,3 +105,56 @@ def oldest_missed(app: "App") -> datetime:
 def to_mark(moment: datetime) -> str:
     """Return a time as a mark."""
     return f"{moment.timestamp():.6f}"
+
+
+class Lease:
+    """The right to listen to an account, of one process at a time by the database's clock, and the platform's mark.
+
+    A process that dies is followed by another one within LEASE_SECONDS + WAIT_SECONDS.
+    """
+
+    def __init__(self, app: "App", platform: str, account: str) -> None:
+        self._app = app
+        self._row = {"platform": platform, "account": account, "holder": uuid4().hex}
+
+    async def listen(self, work: Callable[[str | None], Awaitable[None]]) -> None:
+        """Wait for the lease, then listen by `work`, which begins at the mark, until it ends or fails.
+
+        Raises `Unavailable` when another process has taken the lease, or when the database has lost its last commits:
+        the mark is lost together with the messages, and both are read again from the mark that it has.
+        """
+        while (row := await self._take()) is None:  # noqa: ASYNC110  # an end of time, which nobody tells
+            await asyncio.sleep(WAIT_SECONDS)
+        was_reset = asyncio.Event()
+        tasks = [asyncio.create_task(self._hold(was_reset)), asyncio.ensure_future(work(row.mark))]
+        try:
+            with self._app.events.failovers.observed(lambda _since: was_reset.set()):
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            with suppress(DatabaseLost):
+                await self._execute(statements.release_lease)
+
+    async def note(self, mark: str) -> None:
+        """Store that every message up to this mark is stored; raises `Unavailable` without the lease."""
+        if await self._execute(statements.note_mark, mark=mark) is None:
+            raise Unavailable("Another process listens to this account.")
+
+    async def _hold(self, was_reset: asyncio.Event) -> None:
+        while not was_reset.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(was_reset.wait(), RENEW_SECONDS)
+            if await self._take() is None:
+                raise Unavailable("Another process listens to this account.")
+        raise Unavailable("The database has lost its last commits.")
+
+    async def _take(self) -> Any:
+        return await self._execute(statements.take_lease, lease=LEASE_SECONDS)
+
+    async def _execute(self, statement: Any, **values: Any) -> Any:
+        async with self._app.database.statement() as session:
+            return (await session.execute(statement, self._row | values)).one_or_none()

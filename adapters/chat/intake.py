@@ -1,25 +1,31 @@
-"""What people write, on every platform: typed commands, and edits and deletions of messages that are stored."""
+"""What people write: typed commands, edits and deletions on every platform, and for most of them the whole way."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adapters.base import STORE_SECONDS
+from adapters.chat.addressing import Addressing, Exchanges, Recent, find_rule
 from adapters.chat.buttons import AnswerButtons, TurnButtons
-from adapters.chat.undelivered import keep
+from adapters.chat.undelivered import keep, to_reply
 from agent import commands
+from agent.commands import CommandReply
 from agent.queue.edits import Edited, change_message, find_answer
 from agent.queue.inbox import accept_answered
 from agent.queue.redaction import redact
 from shared.db.database import retry_on_lost_db
 from shared.errors import Unavailable, Undeliverable
 from shared.log import get_logger
-from shared.text import clean
+from shared.messages import QuotedMessage
+from shared.text import clean, cut
 
 if TYPE_CHECKING:
+    from adapters.base import ChatPlatform
     from agent.app import App
-    from agent.commands import CommandReply
     from shared.messages import IncomingMessage
+
+MOST_EARLIER, QUOTE_CHARS = 10, 500
 
 log = get_logger()
 
@@ -27,8 +33,8 @@ log = get_logger()
 async def answer_typed(
     app: "App",
     message: "IncomingMessage",
-    post: "Callable[[CommandReply], Awaitable[object]]",
-    prepare: "Callable[[CommandReply], Awaitable[CommandReply]] | None" = None,
+    post: Callable[[CommandReply], Awaitable[object]],
+    prepare: Callable[[CommandReply], Awaitable[CommandReply]] | None = None,
 ) -> bool:
     """Answer a typed command once, however often the message comes; return False if it is not a command.
 
@@ -47,15 +53,24 @@ async def answer_typed(
         return True
     # Where only one person reads, a private answer is one like any other.
     reply = replace(reply, is_private=reply.is_private and not place.is_direct)
-    reply = reply if prepare is None else await prepare(reply)
+    await post_or_keep(app, message, reply if prepare is None else await prepare(reply), post)
+    return True
+
+
+async def post_or_keep(
+    app: "App",
+    message: "IncomingMessage",
+    reply: CommandReply,
+    post: Callable[[CommandReply], Awaitable[object]],
+) -> None:
+    """Show a reply that no turn gives to this message, now or when the platform is available again."""
     try:
         await post(reply)
     except Undeliverable as error:
         log.warning("command_not_answered", cause=str(error))
     except Unavailable as error:
-        asker, message_id = sender.platform_user_id, message.platform_message_id
-        await keep(app, place, asker=asker, reply=reply, message_id=message_id, error=error)
-    return True
+        asker, message_id = message.sender.platform_user_id, message.platform_message_id
+        await keep(app, message.place, asker=asker, reply=reply, message_id=message_id, error=error)
 
 
 class Edits:
@@ -90,3 +105,94 @@ class Edits:
         if answer is not None:
             turn_buttons = TurnButtons(turn_id, asker, self._app.clock.now())
             await show(answer, turn_buttons.answer(answer.choices, was_edited=True))
+
+
+class Intake:
+    """Takes what people write, for a platform that needs no more than a message to decide what is done with it.
+
+    A message is for the agent or context for the next one that is, and commands are answered by the platform's `send`.
+    """
+
+    def __init__(self, platform: "ChatPlatform") -> None:
+        self._platform, self._app = platform, platform.app
+        self._edits, self._exchanges = Edits(platform.app, platform.name), Exchanges()
+        self._recent: Recent[str, QuotedMessage] = Recent(MOST_EARLIER)
+
+    async def take(
+        self,
+        message: "IncomingMessage",
+        addressing: Addressing,
+        *,
+        question_thread: str | None = None,
+        refusal: str | None = None,
+        is_edit: bool = False,
+    ) -> bool:
+        """Take a message; return whether it was stored.
+
+        `question_thread`: the thread that a question begins where each has its own. `refusal`: what is said when a
+        part of the message can't be read. What only an edit makes one for the agent is never a command.
+        """
+        place = message.place
+        rule = await find_rule(self._app.database, place)
+        takes_part = place.thread is not None and rule.is_known
+        if not self._exchanges.is_for_agent(addressing, place, rule, takes_part=takes_part):
+            if rule.mode != "off":
+                self.remember(message)
+            return False
+        earlier = tuple(self._recent.list_entries(place.channel, place.thread).values())
+        message = replace(message, platform_context=replace(message.platform_context, earlier=earlier))
+        if rule.thread_per_question and not place.is_direct and place.thread is None:
+            message = replace(message, place=replace(place, thread=question_thread))
+        if refusal is not None:
+            await self.say(message, refusal)
+        if not (message.content or message.attachments) or (is_edit and message.content.startswith("/")):
+            return False
+        if await answer_typed(self._app, message, partial(self._post, message)):
+            return False
+        await self._platform.accept(message)
+        self._recent.clear(place.channel, place.thread)
+        return True
+
+    def remember(self, message: "IncomingMessage") -> None:
+        """Keep a message that is not answered as context, for instance another bot's."""
+        if message.content:
+            place, quote = message.place, to_quote(message)
+            self._recent.remember(place.channel, message.event_id, quote, thread=place.thread)
+
+    async def edit(
+        self,
+        message: "IncomingMessage",
+        addressing: Addressing,
+        show: Callable[[Any, AnswerButtons], Awaitable[None]],
+    ) -> None:
+        """Apply an edit, which has to be the author's own; `message` is the new form, under the id of the old one.
+
+        `show`: as for `Edits.offer_again`.
+        """
+        self._recent.change(message.place.channel, {message.event_id}, lambda _: to_quote(message))
+        change = await self._edits.change(message.event_id, message.content)
+        if change is None:
+            await self.take(message, addressing, is_edit=True)
+        elif change.turn_id is not None:
+            await self._edits.offer_again(change.turn_id, message.sender.platform_user_id, show)
+
+    async def delete(self, channel: str, message_ids: Collection[str]) -> None:
+        """Forget messages that are deleted."""
+        self._recent.forget(channel, message_ids)
+        await self._edits.delete(message_ids)
+
+    async def say(self, message: "IncomingMessage", text: str, *, is_once: bool = False) -> None:
+        """Answer a message without a turn; `is_once`: however often a message with this event id comes."""
+        if not is_once or await accept_answered(self._app.database, message):
+            await post_or_keep(self._app, message, CommandReply(text, is_private=False), partial(self._post, message))
+
+    async def _post(self, message: "IncomingMessage", reply: CommandReply) -> None:
+        asker, message_id = message.sender.platform_user_id, message.platform_message_id
+        await self._platform.send(to_reply(message.place, reply, asker=asker, message_id=message_id))
+
+
+def to_quote(message: "IncomingMessage") -> QuotedMessage:
+    """Return a message as context for another one."""
+    sender = message.sender
+    text, name = cut(message.content, QUOTE_CHARS), sender.username or sender.platform_user_id
+    return QuotedMessage(name, text, message_id=message.event_id, author_id=sender.platform_user_id)

@@ -1,13 +1,14 @@
 """The parts in which a reply is sent: its text, split so that every part fits the platform's limit, and its files."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from shared.errors import FileDamaged, FileLost, NotFound, Unavailable
 from shared.messages import ReplyFile
-from shared.text import clean, fence_after, fence_mark, find_cut, may_fence
+from shared.text import clean, fence_after, fence_mark, find_cut, is_one_message, may_fence, to_label
 
 if TYPE_CHECKING:
     from agent.app import App
@@ -18,6 +19,7 @@ AS_FILE = "The whole answer is in the file."
 UNREADABLE = {FileLost: "lost from the file store", FileDamaged: "damaged in the file store"}
 # A zero-width prefix keeps a piece of a longer line from being read as a fence.
 GUARD = "\N{ZERO WIDTH SPACE}"
+FENCED_LINES = re.compile(r"^ {0,3}(?:`{3}|~{3}).*$", re.MULTILINE)
 
 
 def split_text(text: str, limit: int) -> list[str]:
@@ -114,10 +116,36 @@ class Rendered:
     file: Upload | None = None
 
 
-def with_file(text: str, markup: str, limit: int) -> Rendered:
-    """Return an answer as a file behind its beginning; `markup` is the text in the platform's form."""
-    beginning = split_text(markup[: 2 * limit], limit)[0]
+def to_parts(text: str, markup: str, *, limit: int, most: int, preview: int) -> Rendered:
+    """Return an answer in parts; if there are more than `most`, as a file behind `preview` characters of it.
+
+    `markup` is the text in the platform's form.
+    """
+    parts = [markup] if is_one_message(markup, limit) else split_text(markup, limit)
+    if len(parts) <= most:
+        return Rendered(tuple(parts))
+    beginning = split_text(markup[: 2 * preview], preview)[0]
     return Rendered((f"{beginning}\n\n… {AS_FILE}",), Upload("answer.md", clean(text).encode()))
+
+
+def last_part(text: str, limit: int, to_markup: Callable[[str], str] = str) -> str:
+    """Return the end of a text that grows, in the platform's form, as far as it fits."""
+    if len(text) > 2 * limit:
+        # Enough of the end to fill a message, beginning in the code block in which it is.
+        start = len(text) - 2 * limit
+        start = text.rfind("\n", 0, start) + 1 or start
+        fence = ""
+        for line in FENCED_LINES.finditer(text, 0, start):
+            fence = fence_after(fence, line[0])
+        end = text[max(start, len(text) - 4 * limit) :]
+        text = f"{fence}\n{end}" if fence else end
+    parts = split_text(to_markup(text), limit - 2)
+    return parts[0] if len(parts) == 1 else f"…\n{parts[-1]}"
+
+
+def links_to(files: Iterable[ReplyFile]) -> list[str]:
+    """Return a line with a link for each file, in Markdown."""
+    return [f"\n[{to_label(file.filename)}]({file.url})" for file in files]
 
 
 async def collect(

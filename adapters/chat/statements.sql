@@ -65,3 +65,35 @@ SELECT coalesce((SELECT mode FROM rule), 'mention') AS mode,
     -- The conversation begins with the first turn; until then its messages wait here.
     SELECT FROM inbox WHERE place_key = :place_key AND status IN ('waiting', 'claimed')
 ) AS is_known;
+
+-- name: take_lease
+-- Returns a row only to the process that may listen.
+INSERT INTO chat_listeners AS listener (platform, account, holder, leased_until)
+VALUES (:platform, :account, :holder, now() + :lease * interval '1 second')
+ON CONFLICT (platform, account) DO UPDATE SET holder = excluded.holder, leased_until = excluded.leased_until
+WHERE listener.holder = excluded.holder OR listener.leased_until < now()
+   -- Nobody holds it for longer: the database's clock was set back since.
+   OR listener.leased_until > now() + 2 * :lease * interval '1 second'
+RETURNING mark;
+
+-- name: note_mark
+UPDATE chat_listeners SET mark = :mark WHERE platform = :platform AND account = :account AND holder = :holder
+RETURNING mark;
+
+-- name: release_lease
+UPDATE chat_listeners SET leased_until = now() - interval '1 second'
+WHERE platform = :platform AND account = :account AND holder = :holder
+RETURNING mark;
+
+-- name: store_buttons
+WITH old AS (DELETE FROM chat_buttons WHERE created_at < now() - interval '2 days')
+INSERT INTO chat_buttons (platform, channel, message, thread, buttons)
+VALUES (:platform, :channel, :message, :thread, CAST(:buttons AS jsonb))
+ON CONFLICT (platform, channel, message) DO UPDATE SET buttons = excluded.buttons;
+
+-- name: find_button
+SELECT thread, buttons ->> :emoji AS button FROM chat_buttons
+WHERE platform = :platform AND channel = :channel AND message = :message;
+
+-- name: delete_buttons
+DELETE FROM chat_buttons WHERE platform = :platform AND channel = :channel AND message = :message;

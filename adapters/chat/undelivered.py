@@ -3,10 +3,9 @@
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from agent.queue.outbox import DIRECT
+from agent.queue.outbox import DIRECT, DeliveryInfo, Reply
 from shared.db.database import DatabaseLost
 from shared.db.statements import load_statements
 from shared.errors import ParleyError, Unavailable, Undeliverable
@@ -17,7 +16,6 @@ statements = load_statements(__file__)
 if TYPE_CHECKING:
     from agent.app import App
     from agent.commands import CommandReply
-    from agent.queue.outbox import Reply
     from shared.messages import Place
 
 AGAIN_SECONDS = 2
@@ -34,28 +32,35 @@ async def keep(
 
     Its buttons go with it, as the lines that they give; the text says how to confirm without them.
     """
-    reply_to = f"{DIRECT}{asker}:{message_id or ''}" if reply.is_private else message_id
     log.warning("command_not_answered", cause=str(error))
-    row = {
-        "adapter": place.platform,
-        **asdict(place),
-        "place_key": place.key,
-        "reply_to": reply_to,
+    row = to_reply(place, reply, asker=asker, message_id=message_id).to_row(AGAIN_SECONDS)
+    row |= {"status": "pending", "error": str(error)}
+    if reply.is_secret:
         # An admin who reads the table could use it before the person does.
-        "content": AGAIN if reply.is_secret else reply.text,
-        "choices": [choice.line for choice in reply.choices],
-        "files": [asdict(file) for file in reply.files],
-        "error": str(error),
-        "lease": AGAIN_SECONDS,
-    }
+        row["content"] = AGAIN
     with suppress(DatabaseLost):
         async with app.database.transaction() as session:
             await session.execute(statements.store_reply, {"reply": json.dumps(row)})
 
 
+def to_reply(place: "Place", reply: "CommandReply", *, asker: str, message_id: str | None) -> Reply:
+    """Return the reply to a command as one that a platform sends; what one may see is for that person alone."""
+    return Reply(
+        id=0,
+        turn_id=0,
+        adapter=place.platform,
+        place=place,
+        reply_to=f"{DIRECT}{asker}:{message_id or ''}" if reply.is_private else message_id,
+        content=reply.text,
+        files=reply.files,
+        choices=tuple(choice.line for choice in reply.choices),
+        delivery=DeliveryInfo(asker=asker),
+    )
+
+
 async def notify_asker(
     app: "App",
-    reply: "Reply",
+    reply: Reply,
     *,
     where: str,
     reason: str | None,

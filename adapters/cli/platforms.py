@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from adapters.folders import list_folders
 from adapters.settings import PlatformSettings
-from shared.errors import ConfigurationError
+from shared.errors import ConfigurationError, ParleyError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -75,8 +75,19 @@ def build_platform(name: str, settings: "Settings") -> "ChatPlatform":
 async def examine_platforms(settings: "Settings") -> "AsyncIterator[tuple[str, Finding]]":
     """Yield the findings of the configured platforms for `parley doctor`."""
     for platform in build_platforms(settings):
-        async for finding in platform.examine(settings):
+        async for finding in examine(platform, settings):
             yield platform.name, finding
+
+
+async def examine(platform: "ChatPlatform", settings: "Settings") -> "AsyncIterator[Finding]":
+    """Yield the findings of one platform; an error that it raises is the last one."""
+    from adapters.base import Finding
+
+    try:
+        async for finding in platform.examine(settings):
+            yield finding
+    except ParleyError as error:
+        yield Finding("fail", str(error), is_outage=isinstance(error, Unavailable))
 
 
 def _build(name: str, own: "PlatformSettings") -> "ChatPlatform":

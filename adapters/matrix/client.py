@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
@@ -41,8 +42,7 @@ class Client:
 
     async def find_me(self) -> str:
         """Return the account of the token."""
-        if not self._me:
-            self._me = str((await self.call("GET", ("account", "whoami")))["user_id"])
+        self._me = self._me or str((await self.call("GET", ("account", "whoami")))["user_id"])
         return self._me
 
     async def call(
@@ -59,47 +59,43 @@ class Client:
 
         Only requests are made that may be made twice: each message has its transaction id.
         """
-        base = MEDIA if isinstance(body, bytes) else CLIENT
-        url = self.homeserver + "/".join((base, *(quote(part, safe="") for part in path)))
-        content: Json = {"data": body} if isinstance(body, bytes) else {"json": body}
-        content["params"] = {name: str(value) for name, value in query.items()}
+        is_file = isinstance(body, bytes)
+        url = self.homeserver + "/".join((MEDIA if is_file else CLIENT, *(quote(name, safe="") for name in path)))
+        content: Json = {"data" if is_file else "json": body, "params": {key: str(query[key]) for key in query}}
         waited, pauses = 0.0, list(PAUSES)
         while True:
             if check is not None:
                 await check()
-            try:
-                status, answer = await self._request(method, url, content, seconds=seconds)
-            except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-                status, answer = SERVER_FAULT, {"error": f"{type(error).__name__}: {error}"}
+            status, answer = await self._request(method, url, content, seconds=seconds)
+            if status < 400:
+                return answer
             if status == TOO_MANY:
                 pause = float(answer.get("retry_after_ms") or 1000) / 1000
                 if waited + pause > PATIENCE:
                     raise Unavailable("The homeserver wants to be left alone.", retry_after=pause)
-            elif status >= SERVER_FAULT:
-                if not pauses:
-                    raise Unavailable(f"The homeserver does not answer: {answer.get('error')}")
-                pause = pauses.pop(0)
-            elif status >= 400:
+            elif status < SERVER_FAULT:
                 raise Refused(str(answer.get("errcode")), str(answer.get("error")))
+            elif not pauses:
+                raise Unavailable(f"The homeserver does not answer: {answer.get('error')}")
             else:
-                return answer
+                pause = pauses.pop(0)
             waited += pause
             await asyncio.sleep(pause)
 
     async def _request(self, method: str, url: str, content: Json, *, seconds: float) -> tuple[int, Json]:
         if self._session is None:
-            self._session = aiohttp.ClientSession()
-        async with self._session.request(
-            method,
-            url,
-            **content,
-            headers={"Authorization": f"Bearer {self.token}"} if self.token else {},
-            timeout=aiohttp.ClientTimeout(total=seconds),
+            headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+            self._session = aiohttp.ClientSession(headers=headers)
+        timeout = aiohttp.ClientTimeout(total=seconds)
+        try:
             # Elsewhere the token must not go.
-            allow_redirects=False,
-        ) as response:
-            answer = await response.json(content_type=None)
-            return response.status, answer if isinstance(answer, dict) else {}
+            async with self._session.request(
+                method, url, **content, timeout=timeout, allow_redirects=False
+            ) as response:
+                answer = await response.json(content_type=None)
+                return response.status, answer if isinstance(answer, dict) else {}
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            return SERVER_FAULT, {"error": f"{type(error).__name__}: {error}"}
 
     async def send(
         self,
@@ -111,26 +107,22 @@ class Client:
         check: Callable[[], Awaitable[None]] | None = None,
     ) -> str:
         """Send an event and return its id; of one `key` the homeserver makes one event."""
-        sent = await self.call("PUT", ("rooms", room, "send", kind, key), content, check=check)
-        return str(sent["event_id"])
+        return str((await self.call("PUT", ("rooms", room, "send", kind, key), content, check=check))["event_id"])
 
     async def find_event(self, room: str, event_id: str) -> Json | None:
         """Return an event of the room; None if it is not there, or not to be had now."""
-        try:
+        with suppress(Refused, Unavailable):
             return await self.call("GET", ("rooms", room, "event", event_id))
-        except (Refused, Unavailable):
-            return None
+        return None
 
     async def open_direct(self, account: str) -> str:
         """Return the direct room with a person, made if there is none."""
-        me, directs = await self.find_me(), await self._list_directs()
-        for room in directs.get(account) or ():
-            try:
+        me = await self.find_me()
+        for room in (await self._list_directs()).get(account) or ():
+            with suppress(Refused):
                 members = await self.call("GET", ("rooms", room, "joined_members"))
-            except Refused:
-                continue
-            if set(members["joined"]) <= {me, account}:
-                return str(room)
+                if set(members["joined"]) <= {me, account}:
+                    return str(room)
         options = {"preset": "trusted_private_chat", "is_direct": True, "invite": [account]}
         room = str((await self.call("POST", ("createRoom",), options))["room_id"])
         await self.note_direct(account, room)
@@ -143,7 +135,6 @@ class Client:
         await self.call("PUT", path, directs | {account: [*(directs.get(account) or ()), room]})
 
     async def _list_directs(self) -> Json:
-        try:
+        with suppress(Refused):
             return await self.call("GET", ("user", await self.find_me(), "account_data", "m.direct"))
-        except Refused:
-            return {}
+        return {}

@@ -1,6 +1,7 @@
 """Matrix as a `ChatPlatform`: one process listens, every worker sends and shows live text."""
 
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from adapters.base import ChatPlatform, Finding
@@ -10,10 +11,9 @@ from adapters.matrix.incoming import CREDENTIAL, DOWNLOAD
 from adapters.matrix.rooms import NAME
 from adapters.matrix.sending import LiveMessage, Sender
 from adapters.matrix.settings import MatrixSettings
-from shared.errors import Unavailable, Undeliverable
+from shared.errors import Undeliverable
 
 if TYPE_CHECKING:
-    from agent.app import App
     from agent.live.announcer import LiveTurn
     from agent.queue.outbox import Reply
     from shared.settings import Settings
@@ -24,34 +24,20 @@ class MatrixPlatform(ChatPlatform):
 
     name = NAME
     settings: MatrixSettings
-    _sender: Sender | None = None
 
-    @property
-    def client(self) -> Client:
-        """Return the client; raises `Unavailable` while the platform is not open."""
-        return self.sender.client
+    def __init__(self, settings: MatrixSettings) -> None:
+        super().__init__(settings)
+        token = settings.token.get_secret_value() if settings.token else ""
+        self.client = Client(settings.homeserver or "", token)
 
     @property
     def sender(self) -> Sender:
         """Return what posts replies; raises `Unavailable` while the platform is not open."""
-        if self._sender is None:
-            raise Unavailable("Matrix is not open in this process.")
-        return self._sender
-
-    def _build_client(self) -> Client:
-        token = self.settings.token
-        return Client(self.settings.homeserver or "", token.get_secret_value() if token else "")
-
-    async def open(self, app: "App") -> None:
-        """Create the client; no request is sent yet."""
-        await super().open(app)
-        self._sender = Sender(app, self._build_client())
+        return Sender(self.app, self.client)
 
     async def aclose(self) -> None:
         """Close the connections."""
-        if self._sender is not None:
-            await self._sender.client.aclose()
-            self._sender = None
+        await self.client.aclose()
         await super().aclose()
 
     async def receive(self) -> None:
@@ -62,7 +48,7 @@ class MatrixPlatform(ChatPlatform):
         me = await self.client.find_me()
         if self.settings.user not in (None, me):
             raise Undeliverable(f"MATRIX_TOKEN is that of {me}, and MATRIX_USER names {self.settings.user}.")
-        await Listener(self.sender, me, invites=self.settings.invites).run()
+        await Listener(self, me).run()
 
     async def send(self, reply: "Reply") -> str | None:
         """Post a reply; one that was already posted is not posted again."""
@@ -79,23 +65,16 @@ class MatrixPlatform(ChatPlatform):
 
     async def examine(self, settings: "Settings") -> AsyncGenerator[Finding]:  # all is asked of the homeserver
         """Yield what `parley doctor` reports: the account, its rooms, which of them are encrypted."""
-        client = self._build_client()
         try:
-            me = await client.find_me()
+            me = await self.client.find_me()
             is_meant = self.settings.user in (None, me)
-            yield Finding("ok" if is_meant else "fail", f"the token is {me}'s, at {client.homeserver}")
-            rooms = (await client.call("GET", ("joined_rooms",)))["joined_rooms"]
+            yield Finding("ok" if is_meant else "fail", f"the token is {me}'s, at {self.client.homeserver}")
+            rooms = (await self.client.call("GET", ("joined_rooms",)))["joined_rooms"]
             hint = "" if rooms else f"; invite {me} to one (MATRIX_INVITES={self.settings.invites})"
             yield Finding("ok" if rooms else "warn", f"rooms: {len(rooms)}{hint}")
             for room in rooms:
-                try:
-                    await client.call("GET", ("rooms", room, "state", "m.room.encryption"))
-                except Refused:
-                    continue
-                yield Finding("warn", f"{room} is encrypted: nothing is answered there")
-        except Refused as error:
-            yield Finding("fail", str(error))
-        except Unavailable as error:
-            yield Finding("fail", str(error), is_outage=True)
+                with suppress(Refused):
+                    await self.client.call("GET", ("rooms", room, "state", "m.room.encryption"))
+                    yield Finding("warn", f"{room} is encrypted: nothing is answered there")
         finally:
-            await client.aclose()
+            await self.client.aclose()

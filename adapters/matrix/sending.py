@@ -4,16 +4,16 @@ import hashlib
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from adapters.chat.buttons import AGAIN, AnswerButtons, ShownButton, TurnButtons, buttons_below
-from adapters.chat.parts import Upload, collect, split_text, with_file
+from adapters.chat.buttons import AnswerButtons, ShownButton, TurnButtons, buttons_below
+from adapters.chat.parts import Rendered, Upload, collect, last_part, links_to, to_parts
+from adapters.chat.reactions import STOP_EMOJI, STOP_HINT, Reactions, list_words, to_emoji
 from adapters.matrix.client import Client, Json, Refused
 from adapters.matrix.rooms import NAME
 from agent.people.hops import installation_id
-from shared.db.statements import load_statements
 from shared.messages import Place
 from shared.tasks import run_on_text
 
@@ -24,16 +24,11 @@ if TYPE_CHECKING:
     from agent.live.announcer import LiveTurn
     from agent.queue.outbox import Reply
 
-statements = load_statements(__file__)
-
 # An event has at most 65,536 bytes, with the text twice.
 MESSAGE_LIMIT, MOST_PARTS, PREVIEW_CHARS, MOST_HTML_BYTES = 8000, 3, 3000, 30_000
 MOST_FILE_BYTES = 20 * 1024 * 1024
-EMOJI = {"yes": "✅", "no": "❌", "Stop": "🛑"}
-DIGITS = ("1️⃣", "2️⃣", "3️⃣", "4️⃣", "5️⃣", "6️⃣", "7️⃣", "8️⃣", "9️⃣", "🔟")
-VARIANT, KEY = "\ufe0f", "parley.key"
+KEY = "parley.key"
 ACCOUNT = re.compile(r"@[\w.=/+-]+:[\w.:-]*\w")
-STOP_HINT = "🛑 stops it"
 
 
 @cache
@@ -74,56 +69,50 @@ def to_edit(event_id: str, content: Json) -> Json:
     return content | {"body": f"* {content['body']}", "m.new_content": content, "m.relates_to": relation}
 
 
-def to_emoji(buttons: AnswerButtons) -> dict[str, ShownButton]:
-    """Return the buttons by the emoji that presses them."""
-    digits, by_emoji = iter(DIGITS), dict[str, ShownButton]()
-    for shown in (*buttons.choices, *buttons.actions):
-        emoji = shown.label if shown.is_emoji else EMOJI.get(shown.kind) or EMOJI.get(shown.label)
-        emoji = "🔄" if shown.button.action == AGAIN else emoji or next(digits, None)
-        if emoji:
-            by_emoji[emoji] = shown
-    return by_emoji
-
-
+@dataclass(frozen=True, slots=True)
 class Sender:
     """Posts the replies of one account."""
 
-    def __init__(self, app: "App", client: Client) -> None:
-        self.app, self.client = app, client
+    app: "App"
+    client: Client
+
+    @property
+    def reactions(self) -> Reactions:
+        """Return what reactions to the agent's messages mean."""
+        return Reactions(self.app.database, NAME)
 
     async def send(self, reply: "Reply") -> str | None:
         """Post a reply once, and return the id of its last message."""
-        place, reply_to, live = reply.place, reply.reply_to, reply.delivery.live_message_id
-        key = self.to_key(reply.turn_id or f"reply-{reply.id}")
+        live, key = reply.delivery.live_message_id, self.to_key(reply.turn_id or f"{reply.reply_to or reply.id}")
         if reply.delivery.is_withdrawn:
             # Its id may not have come back.
-            live = live or (await self._list_posted(place.channel)).get(f"{key}-0")
+            live = live or (await self._list_posted(reply.place.channel)).get(f"{key}-0")
             if live is not None:
-                path = ("rooms", place.channel, "redact", live, self.to_key(reply.turn_id, "withdrawn"))
+                path = ("rooms", reply.place.channel, "redact", live, self.to_key(reply.turn_id, "withdrawn"))
                 await self.client.call("PUT", path, {}, check=reply.check_claim)
             return None
         if (account := reply.direct_account) is not None:
-            place, reply_to = Place(NAME, None, await self.client.open_direct(account), is_direct=True), None
-            reply = replace(reply, place=place, delivery=replace(reply.delivery, asker=account))
-        posted = await self._list_posted(place.channel) if reply.was_tried or reply.delivery.was_resumed else {}
+            reply = replace(reply.in_direct(await self.client.open_direct(account)), reply_to=None)
+        place, posted, last = reply.place, dict[str, str](), ""
+        if reply.was_tried or reply.delivery.was_resumed:
+            posted = await self._list_posted(place.channel)
         buttons = to_emoji(buttons_below(reply, self.app.clock.now()))
-        parts, uploads = await self._draft(reply, buttons)
-        for index, part in enumerate(parts):
-            content = to_content(part, allows_mentions=reply.delivery.allows_mentions)
-            part_key = f"{key}-{index}"
+        draft, uploads = await self._draft(reply, list_words(buttons))
+        for index, text in enumerate(draft.parts):
+            content = to_content(text, allows_mentions=reply.delivery.allows_mentions) | {KEY: f"{key}-{index}"}
             # The live message of an attempt that died before it noted the id is among the posted ones.
-            before = (live or posted.get(part_key)) if index == 0 else posted.get(part_key)
-            content |= {KEY: part_key}
-            if before is None:
-                content |= to_relation(place, reply_to if index == 0 else None)
-                last = await self.client.send(place.channel, content, part_key, check=reply.check_claim)
-            elif index == 0:
-                edit, last = to_edit(before, content), before
-                await self.client.send(place.channel, edit, f"{part_key}-final", check=reply.check_claim)
-            else:
-                last = before
+            earlier = (live if index == 0 else None) or posted.get(f"{key}-{index}")
+            if earlier is None:
+                content |= to_relation(place, reply.reply_to if index == 0 else None)
+                last = await self.client.send(place.channel, content, f"{key}-{index}", check=reply.check_claim)
+                continue
+            last = earlier
+            if index == 0:
+                edit = to_edit(earlier, content)
+                await self.client.send(place.channel, edit, f"{key}-final", check=reply.check_claim)
         for index, upload in enumerate(uploads):
-            await self._send_file(reply, upload, key=f"{key}-file-{index}", posted=posted)
+            if f"{key}-file-{index}" not in posted:
+                await self._send_file(reply, upload, f"{key}-file-{index}")
         await self.offer(place, last, buttons)
         return last
 
@@ -131,51 +120,43 @@ class Sender:
         """Note what reactions to a message mean, and give those that are choices, to be pressed."""
         if not buttons:
             return
-        ids = {emoji.replace(VARIANT, ""): shown.button.to_id() for emoji, shown in buttons.items()}
-        row = {"event_id": event_id, "room": place.channel, "thread": place.thread, "buttons": json.dumps(ids)}
-        async with self.app.database.statement() as session:
-            await session.execute(statements.store_buttons, row)
+        await self.reactions.store(place, event_id, buttons)
         for emoji, shown in buttons.items():
             if shown.kind != "plain":
                 relation = {"rel_type": "m.annotation", "event_id": event_id, "key": emoji}
                 key = self.to_key(event_id, emoji)
                 await self.client.send(place.channel, {"m.relates_to": relation}, key, kind="m.reaction")
 
+    async def show_again(self, place: Place, answer: Any, buttons: AnswerButtons) -> None:
+        """Offer below an answer to make it again; `answer` is its row of `outbox`."""
+        if answer.platform_message_id:
+            await self.offer(place, answer.platform_message_id, to_emoji(buttons))
+
     def to_key(self, *identity: object) -> str:
         """Return the transaction id of what this identity names in this installation."""
         text = json.dumps([installation_id(self.app.secrets), *identity])
         return f"parley-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
 
-    async def _draft(self, reply: "Reply", buttons: dict[str, ShownButton]) -> tuple[Sequence[str], Sequence[Upload]]:
+    async def _draft(self, reply: "Reply", words: Sequence[str]) -> tuple[Rendered, Sequence[Upload]]:
         uploads, others = await collect(self.app, reply.files, MOST_FILE_BYTES, allows_empty=False)
-        links = [f"[{file.filename}]({file.url})" for file in others]
-        text = "\n".join([reply.content.strip(), *links, *self._words(buttons)])
-        parts = await run_on_text(partial(split_text, limit=MESSAGE_LIMIT), text)
-        if len(parts) <= MOST_PARTS:
-            return parts, uploads
-        rendered = with_file(reply.content, text, PREVIEW_CHARS)
-        return rendered.parts, [*filter(None, [rendered.file]), *uploads]
-
-    def _words(self, buttons: dict[str, ShownButton]) -> list[str]:
-        words = [f"{emoji} {shown.label}" for emoji, shown in buttons.items() if shown.kind not in ("plain", "main")]
-        return ["", "  \n".join(words)] if words else []
+        # Two blanks keep the lines of choices apart.
+        choices = ["", "  \n".join(words)] if words else []
+        text = "\n".join([reply.content.strip(), *links_to(others), *choices])
+        rendered = await run_on_text(
+            partial(to_parts, reply.content, limit=MESSAGE_LIMIT, most=MOST_PARTS, preview=PREVIEW_CHARS), text
+        )
+        return rendered, [*filter(None, [rendered.file]), *uploads]
 
     async def _list_posted(self, room: str) -> dict[str, str]:
         # The homeserver forgets transaction ids after some time, and those of another token at once.
         me = await self.client.find_me()
         page = await self.client.call("GET", ("rooms", room, "messages"), dir="b", limit=100)
-        return {
-            str(event["content"][KEY]): str(event["event_id"])
-            for event in page.get("chunk") or ()
-            if event.get("sender") == me
-            and KEY in (event.get("content") or {})
-            # The edit of a message has the key as well.
-            and "m.new_content" not in event["content"]
-        }
+        own = [event for event in page.get("chunk") or () if event.get("sender") == me and event.get("content")]
+        # The edit of a message has the key as well.
+        own = [event for event in own if KEY in event["content"] and "m.new_content" not in event["content"]]
+        return {str(event["content"][KEY]): str(event["event_id"]) for event in own}
 
-    async def _send_file(self, reply: "Reply", upload: Upload, *, key: str, posted: dict[str, str]) -> None:
-        if key in posted:
-            return
+    async def _send_file(self, reply: "Reply", upload: Upload, key: str) -> None:
         await reply.check_claim()
         try:
             stored = await self.client.call("POST", ("upload",), upload.content, filename=upload.filename)
@@ -185,46 +166,39 @@ class Sender:
             link = next((file.url for file in reply.files if file.filename == upload.filename), "too large")
             content = to_content(f"{upload.filename}: {link}")
         else:
-            facts = {"size": len(upload.content)}
-            content = {"msgtype": "m.file", "body": upload.filename, "url": stored["content_uri"], "info": facts}
-            content |= {"filename": upload.filename, "m.mentions": {}}
+            content = {"msgtype": "m.file", "body": upload.filename, "filename": upload.filename, "m.mentions": {}}
+            content |= {"url": stored["content_uri"], "info": {"size": len(upload.content)}}
         content |= {KEY: key} | to_relation(reply.place, reply.reply_to if reply.place.thread else None)
         await self.client.send(reply.place.channel, content, key, check=reply.check_claim)
 
-    async def show_again(self, place: Place, answer: Any, buttons: AnswerButtons) -> None:
-        """Offer below an answer to make it again; `answer` is its row of `outbox`."""
-        if answer.platform_message_id:
-            await self.offer(place, answer.platform_message_id, to_emoji(buttons))
 
-
+@dataclass
 class LiveMessage:
     """The message in which one answer grows."""
 
-    def __init__(self, sender: Sender, turn: "LiveTurn") -> None:
-        self._sender, self._turn, self._edits = sender, turn, 0
+    sender: Sender
+    turn: "LiveTurn"
+    edits: int = 0
 
     async def type(self) -> None:
         """Show that the agent is writing."""
-        client = self._sender.client
-        path = ("rooms", self._turn.place.channel, "typing", await client.find_me())
-        await client.call("PUT", path, {"typing": True, "timeout": 10_000})
+        path = ("rooms", self.turn.place.channel, "typing", await self.sender.client.find_me())
+        await self.sender.client.call("PUT", path, {"typing": True, "timeout": 10_000})
 
     async def post(self, text: str) -> str:
         """Post the message with the key that the final text will use."""
-        key = f"{self._sender.to_key(self._turn.turn_id)}-0"
-        place = self._turn.place
-        content = to_content(self._cut(text)) | {KEY: key} | to_relation(place, self._turn.reply_to)
-        event_id = await self._sender.client.send(place.channel, content, key)
-        stop = TurnButtons(self._turn.turn_id, self._turn.asker, self._sender.app.clock.now()).stop()
-        await self._sender.offer(place, event_id, to_emoji(AnswerButtons((), [replace(stop, kind="plain")])))
+        place, key = self.turn.place, f"{self.sender.to_key(self.turn.turn_id)}-0"
+        content = self._draw(text) | {KEY: key} | to_relation(place, self.turn.reply_to)
+        event_id = await self.sender.client.send(place.channel, content, key)
+        stop = TurnButtons(self.turn.turn_id, self.turn.asker, self.sender.app.clock.now()).stop()
+        await self.sender.offer(place, event_id, {STOP_EMOJI: replace(stop, kind="plain")})
         return event_id
 
     async def edit(self, message_id: str, text: str) -> None:
         """Show more of it."""
-        self._edits += 1
-        key = self._sender.to_key(self._turn.turn_id, "live", self._edits, text)
-        await self._sender.client.send(self._turn.place.channel, to_edit(message_id, to_content(self._cut(text))), key)
+        self.edits += 1
+        key = self.sender.to_key(self.turn.turn_id, "live", self.edits, text)
+        await self.sender.client.send(self.turn.place.channel, to_edit(message_id, self._draw(text)), key)
 
-    def _cut(self, text: str) -> str:
-        parts = split_text(text[-MESSAGE_LIMIT + 100 :], MESSAGE_LIMIT - 100)
-        return f"{parts[-1]}\n\n{STOP_HINT}"
+    def _draw(self, text: str) -> Json:
+        return to_content(f"{last_part(text, MESSAGE_LIMIT - 100)}\n\n{STOP_HINT}")

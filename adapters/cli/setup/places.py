@@ -8,7 +8,7 @@ from typing import Any
 
 from adapters.cli.console import complain
 from adapters.cli.findings import Finding
-from adapters.cli.platforms import build_platform
+from adapters.cli.platforms import build_platform, examine
 from adapters.cli.setup.interview import Interview, Values
 from adapters.cli.setup.trials import ask_until_it_works, run_trial
 from adapters.folders import list_folders
@@ -59,7 +59,7 @@ def _try_platform(name: str, values: Values) -> Sequence[Finding]:
         settings = try_values(values)
         return [
             Finding(finding.level, name, finding.text, is_outage=finding.is_outage)
-            async for finding in build_platform(name, settings).examine(settings)
+            async for finding in examine(build_platform(name, settings), settings)
         ]
 
     return run_trial(name, work())

@@ -1,16 +1,12 @@
 """The message that shows live text."""
 
-import re
-
 from adapters.chat.buttons import AnswerButtons, TurnButtons
-from adapters.chat.parts import split_text
+from adapters.chat.parts import last_part
 from adapters.discord.sending.reply import MESSAGE_LIMIT, Sender, nonce_of_turn, to_rows, writer_for
 from adapters.discord.sending.tables import tables_to_blocks
 from adapters.discord.transport.rest import Json
 from agent.live.announcer import LiveTurn
-from shared.text import fence_after
 
-FENCED_LINES = re.compile(r"^ {0,3}(?:`{3}|~{3}).*$", re.MULTILINE)
 REMEMBERED_EDITS = 1000
 
 
@@ -43,25 +39,14 @@ class LiveMessage:
     def _body(self, text: str) -> Json:
         stop = TurnButtons(self._turn.turn_id, self._turn.asker, self._sender.app.clock.now()).stop()
         rows = to_rows(AnswerButtons((), [stop]))
-        return {"content": render_live(text), "allowed_mentions": {"parse": []}, "components": rows}
+        return {
+            "content": last_part(text, MESSAGE_LIMIT, tables_to_blocks),
+            "allowed_mentions": {"parse": []},
+            "components": rows,
+        }
 
     def _note(self, message_id: str) -> None:
         edit_times = self._sender.edit_times
         edit_times[message_id] = self._sender.app.clock.monotonic()
         if len(edit_times) > REMEMBERED_EDITS:
             edit_times.popitem(last=False)
-
-
-def render_live(text: str) -> str:
-    """Return the live text: the end of the answer if it is long."""
-    if len(text) > 2 * MESSAGE_LIMIT:
-        # Enough of the end to fill a message, beginning in the code block in which it is.
-        start = len(text) - 2 * MESSAGE_LIMIT
-        start = text.rfind("\n", 0, start) + 1 or start
-        fence = ""
-        for line in FENCED_LINES.finditer(text, 0, start):
-            fence = fence_after(fence, line[0])
-        end = text[max(start, len(text) - 4 * MESSAGE_LIMIT) :]
-        text = f"{fence}\n{end}" if fence else end
-    parts = split_text(tables_to_blocks(text), MESSAGE_LIMIT - 2)
-    return parts[0] if len(parts) == 1 else f"…\n{parts[-1]}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters.chat.buttons import AnswerButtons, ShownButton, buttons_below
 from adapters.chat.live import SECONDS_PER_EDIT
-from adapters.chat.parts import Rendered, Upload, split_text, with_file
+from adapters.chat.parts import Rendered, Upload, to_parts
 from adapters.chat.undelivered import notify_asker
 from adapters.discord.sending.history import NONCE_SECONDS, find_live, find_posted, is_same_part
 from adapters.discord.sending.notices import REASONS, send_direct
@@ -285,10 +285,9 @@ def render(text: str, *, may_attach: bool = True, most_parts: int = MOST_PARTS) 
         markup = tables_to_blocks(markup)
     if is_one_message(markup, MESSAGE_LIMIT):
         return Rendered((markup,))
-    parts = split_text(markup, MESSAGE_LIMIT)
-    if len(parts) <= most_parts or not may_attach:
-        return Rendered(tuple(parts))
-    return with_file(text, markup, PREVIEW_CHARS)
+    # Without files there are as many parts as it takes.
+    most = most_parts if may_attach else len(markup)
+    return to_parts(text, markup, limit=MESSAGE_LIMIT, most=most, preview=PREVIEW_CHARS)
 
 
 def to_rows(answer_buttons: AnswerButtons) -> list[Json]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
-from adapters.slack.sending.render import links_to, render, to_blocks, to_notice
+from adapters.chat.parts import links_to
+from adapters.slack.sending.render import render, to_blocks, to_notice
 from adapters.slack.transport.api import Json, Refused
 from adapters.slack.transport.clients import quiet
 from shared.errors import Unavailable

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from adapters.chat.buttons import TurnButtons
 from adapters.chat.live import LIVE_AFTER, show_live
-from adapters.chat.parts import split_text
+from adapters.chat.parts import last_part
 from adapters.slack.sending.buttons import stop_rows
 from adapters.slack.sending.render import MESSAGE_LIMIT, neutralise_mentions, to_blocks, to_notice
 from adapters.slack.sending.sent import ReplyKey, find_sent
@@ -115,6 +115,5 @@ class _Message:
 
 
 def _body(text: str) -> Json:
-    parts = split_text(neutralise_mentions(text), MESSAGE_LIMIT - 2)
-    part = parts[0] if len(parts) == 1 else f"…\n{parts[-1]}"
+    part = last_part(text, MESSAGE_LIMIT, neutralise_mentions)
     return {"text": to_notice(part), "blocks": to_blocks(part)}

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from adapters.chat.parts import collect
-from adapters.slack.sending.render import links_to
+from adapters.chat.parts import collect, links_to
 from adapters.slack.sending.reply import MOST_FILE_BYTES
 from adapters.slack.transport.api import Refused, Web
 from agent.commands import CommandReply

@@ -2,12 +2,9 @@
 
 import html
 import re
-from collections.abc import Iterable
 
-from adapters.chat.parts import Rendered, split_text, with_file
+from adapters.chat.parts import Rendered, to_parts
 from adapters.slack.transport.api import Json
-from shared.messages import ReplyFile
-from shared.text import is_one_message, to_label
 
 # Next to blocks, the text is used for notifications; without blocks it is the message.
 MESSAGE_LIMIT, TEXT_LIMIT, WHOLE_LIMIT = 11_000, 3_500, 39_000
@@ -23,20 +20,13 @@ MENTION_OF_MANY = re.compile(r"\\?<(?=(?:!|#)[A-Za-z0-9])")
 def render(text: str, *, allows_mentions: bool = False, is_short: bool = False) -> Rendered:
     """Return the parts; an answer of more than three, or any with `is_short`, becomes a file behind its beginning."""
     markup = neutralise_mentions(text.strip(), allows_mentions=allows_mentions) or EMPTY
-    parts = [markup] if is_one_message(markup, MESSAGE_LIMIT) else split_text(markup, MESSAGE_LIMIT)
-    if len(parts) <= MOST_PARTS and not is_short:
-        return Rendered(tuple(parts))
-    return with_file(text, markup, PREVIEW_CHARS)
+    most = 0 if is_short else MOST_PARTS
+    return to_parts(text, markup, limit=MESSAGE_LIMIT, most=most, preview=PREVIEW_CHARS)
 
 
 def neutralise_mentions(text: str, *, allows_mentions: bool = False) -> str:
     """Return the text without mentions; mentions of people stay if the persona may mention them."""
     return (MENTION_OF_MANY if allows_mentions else CALL).sub("&lt;", text)
-
-
-def links_to(files: Iterable[ReplyFile]) -> list[str]:
-    """Return a line with a link for each file."""
-    return [f"\n[{to_label(file.filename)}]({file.url})" for file in files]
 
 
 def to_blocks(part: str) -> list[Json]:

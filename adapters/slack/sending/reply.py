@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adapters.chat.live import SECONDS_PER_EDIT
-from adapters.chat.parts import Rendered, Upload, collect
+from adapters.chat.parts import Rendered, Upload, collect, links_to
 from adapters.slack.sending.buttons import find_clicked_rows
-from adapters.slack.sending.render import WHOLE_LIMIT, links_to, render, to_blocks, to_notice
+from adapters.slack.sending.render import WHOLE_LIMIT, render, to_blocks, to_notice
 from adapters.slack.sending.sent import AlreadySent, ReplyKey, find_sent, remove
 from adapters.slack.sending.sessions import status_after
 from adapters.slack.sending.shown import Shown, ShownMessages

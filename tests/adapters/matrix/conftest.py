@@ -19,7 +19,7 @@ from tests.support.chat_scene import ended
 from tests.support.parley import Parley, open_parley
 from tests.support.synapse import Homeserver, Person, running_synapse
 
-LISTENS = "SELECT count(*) FROM matrix_listeners WHERE sync_token IS NOT NULL AND leased_until > now()"
+LISTENS = "SELECT count(*) FROM chat_listeners WHERE mark IS NOT NULL AND leased_until > now()"
 
 
 @dataclass

@@ -100,7 +100,7 @@ async def test_reactions_are_buttons_of_who_asked(matrix: Scene) -> None:
     await matrix.parley.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'matrix')")
     await ann.says(room, "hello", **mention(matrix))
     answer = await matrix.hears("Good?", room)
-    await matrix.until(1, "SELECT count(*) FROM matrix_buttons")
+    await matrix.until(1, "SELECT count(*) FROM chat_buttons")
     await bob.reacts(room, answer, "👎")
     await ann.reacts(room, answer, "👍\ufe0f")
     await matrix.until(1, "SELECT count(*) FROM feedback")
@@ -140,7 +140,7 @@ async def test_an_answer_grows_in_one_message_and_is_stopped_by_a_reaction(matri
     await ann.sees(lambda: ann.of(matrix.agent.id, direct))
     live = ann.of(matrix.agent.id, direct)[0]["event_id"]
     assert ann.texts(matrix.agent.id, direct)[0].endswith("🛑 stops it")
-    await matrix.until(1, "SELECT count(*) FROM matrix_buttons")
+    await matrix.until(1, "SELECT count(*) FROM chat_buttons")
     await ann.reacts(direct, live, "🛑")
     await ann.sees(lambda: ann.texts(matrix.agent.id, direct)[0].endswith("Stopped."))
 

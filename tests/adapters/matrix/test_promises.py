@@ -73,7 +73,7 @@ async def test_an_answer_goes_on_in_the_same_message_when_its_worker_is_killed(
         running_child(*get_command(), "adapter", "matrix", env=env),
         running_child(*get_command(), "worker", env=env) as first,
     ):
-        while not await owner.fetchval("SELECT count(*) FROM matrix_listeners WHERE sync_token IS NOT NULL"):
+        while not await owner.fetchval("SELECT count(*) FROM chat_listeners WHERE mark IS NOT NULL"):
             await owner.execute("SELECT pg_sleep(0.05)")
         await scene.ann.says(scene.direct, "count")
         await scene.ann.sees(lambda: scene.ann.of(scene.agent.id, scene.direct), 90)
@@ -99,10 +99,10 @@ async def test_one_of_two_listeners_listens_and_the_other_follows(
         try:
             await scene.ann.says(scene.direct, "one")
             await scene.hears("First.")
-            holder = await first.parley.value("SELECT holder FROM matrix_listeners")
+            holder = await first.parley.value("SELECT holder FROM chat_listeners")
             # As if the one that listens had been frozen: its lease has ended.
-            await first.parley.sql("UPDATE matrix_listeners SET leased_until = now() - interval '1 second'")
-            await first.until(1, f"SELECT count(*) FROM matrix_listeners WHERE holder <> '{holder}'")  # noqa: S608  # its own
+            await first.parley.sql("UPDATE chat_listeners SET leased_until = now() - interval '1 second'")
+            await first.until(1, f"SELECT count(*) FROM chat_listeners WHERE holder <> '{holder}'")  # noqa: S608  # its own
             await scene.ann.says(scene.direct, "two")
             await scene.hears("Second.")
         finally:
