@@ -106,6 +106,10 @@ class ChatPlatform(ABC):
         Raises `Unavailable` if a retry makes sense, `Undeliverable` if it does not.
         """
 
+    def mention(self, account: str) -> str:
+        """Return how a text mentions an account."""
+        return f"<@{account.rpartition(':')[2]}>"
+
     def outage_scope(self, place: "Place") -> str:  # most platforms are one
         """Return which part of the platform is away when it does not answer for this place; empty for all of it."""
         return ""

@@ -1,7 +1,10 @@
-"""What people write: typed commands, edits and deletions on every platform, and for most of them the whole way."""
+"""What people write: messages, typed commands, edits, deletions, and what is shown beside a text.
 
-from collections.abc import Awaitable, Callable, Collection, Iterable
-from dataclasses import replace
+Embeds of other apps, previews of links and polls are `Card`s, which each platform reads from its own form of them.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from shared.messages import IncomingMessage
 
 MOST_EARLIER, QUOTE_CHARS = 10, 500
+CARDS_CHARS = 1500
+MOST_CARDS, MOST_LINES = 10, 50
 
 log = get_logger()
 
@@ -196,3 +201,24 @@ def to_quote(message: "IncomingMessage") -> QuotedMessage:
     sender = message.sender
     text, name = cut(message.content, QUOTE_CHARS), sender.username or sender.platform_user_id
     return QuotedMessage(name, text, message_id=message.event_id, author_id=sender.platform_user_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """Something that is shown as one: its lines as people see them, the title first."""
+
+    lines: Sequence[str]
+
+
+def to_poll(question: str, answers: Iterable[str]) -> Card:
+    """Return a poll."""
+    return Card([f"[poll] {question}", *(f"- {answer}" for answer in answers)])
+
+
+def render_cards(cards: Sequence[Card], text: str = "") -> str:
+    """Return the cards as text of at most CARDS_CHARS characters, without the lines that the message's `text` has."""
+    lines: list[str] = []
+    for card in cards[:MOST_CARDS]:
+        stripped = [clean(line).strip() for line in card.lines[:MOST_LINES]]
+        lines += [line for line in stripped if line and line not in text and line not in lines]
+    return cut("\n".join(lines), CARDS_CHARS)

@@ -1,7 +1,7 @@
 """The parts in which a reply is sent: its text, split so that every part fits the platform's limit, and its files."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -98,6 +98,17 @@ def _pieces(line: str, limit: int, before: str, after: str) -> list[str]:
         pieces.append(piece if is_meant else GUARD + piece)
         state = after
     return pieces
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """One message. `check` is awaited just before each request; it raises when another process posts it."""
+
+    text: str
+    key: str
+    reply_to: str | None = None
+    allows_mentions: bool = False
+    check: Callable[[], Awaitable[None]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

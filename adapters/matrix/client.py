@@ -1,21 +1,16 @@
-"""A small client of the Client-Server API: requests with the account's token, as our errors."""
+"""The Client-Server API with the token of one account."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
-import aiohttp
-
+from adapters.api_client import CALL_SECONDS, ApiClient, Json
 from shared.errors import Unavailable, Undeliverable
 
-Json = dict[str, Any]
 CLIENT, MEDIA = "/_matrix/client/v3", "/_matrix/media/v3"
-CALL_SECONDS, SERVER_FAULT, TOO_MANY = 30.0, 500, 429
-# How long one call waits because the homeserver asks for it, and after how many seconds it is repeated.
-PATIENCE, PAUSES = 60.0, (0.5, 2.0)
 NOT_ACCEPTED = "The homeserver refuses MATRIX_TOKEN; make another one with `parley matrix login`."
+Check = Callable[[], Awaitable[None]]
 
 
 class Refused(Undeliverable):
@@ -26,19 +21,23 @@ class Refused(Undeliverable):
         super().__init__(NOT_ACCEPTED if errcode == "M_UNKNOWN_TOKEN" else f"Matrix refuses: {errcode}: {text}")
 
 
-class Client:
+class Client(ApiClient):
     """One account at its homeserver."""
 
+    title = "The homeserver"
+
     def __init__(self, homeserver: str, token: str = "") -> None:
+        super().__init__({"Authorization": f"Bearer {token}"} if token else {})
         self.homeserver, self.token = homeserver.rstrip("/"), token
-        self._session: aiohttp.ClientSession | None = None
         self._me = ""
 
-    async def aclose(self) -> None:
-        """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+    def to_refusal(self, answer: Json) -> Undeliverable:
+        """Return the error with its code."""
+        return Refused(str(answer.get("errcode")), str(answer.get("error")))
+
+    def find_pause(self, answer: Json) -> float:
+        """Return how many seconds the homeserver asks to wait."""
+        return float(answer.get("retry_after_ms") or 1000) / 1000
 
     async def find_me(self) -> str:
         """Return the account of the token."""
@@ -51,60 +50,17 @@ class Client:
         path: Sequence[str],
         body: Any = None,
         *,
-        check: Callable[[], Awaitable[None]] | None = None,
+        check: Check | None = None,
         seconds: float = CALL_SECONDS,
         **query: Any,
     ) -> Json:
-        """Return the answer to one request; `check` is awaited just before each attempt.
-
-        Only requests are made that may be made twice: each message has its transaction id.
-        """
-        is_file = isinstance(body, bytes)
-        url = self.homeserver + "/".join((MEDIA if is_file else CLIENT, *(quote(name, safe="") for name in path)))
-        content: Json = {"data" if is_file else "json": body, "params": {key: str(query[key]) for key in query}}
-        waited, pauses = 0.0, list(PAUSES)
-        while True:
-            if check is not None:
-                await check()
-            status, answer = await self._request(method, url, content, seconds=seconds)
-            if status < 400:
-                return answer
-            if status == TOO_MANY:
-                pause = float(answer.get("retry_after_ms") or 1000) / 1000
-                if waited + pause > PATIENCE:
-                    raise Unavailable("The homeserver wants to be left alone.", retry_after=pause)
-            elif status < SERVER_FAULT:
-                raise Refused(str(answer.get("errcode")), str(answer.get("error")))
-            elif not pauses:
-                raise Unavailable(f"The homeserver does not answer: {answer.get('error')}")
-            else:
-                pause = pauses.pop(0)
-            waited += pause
-            await asyncio.sleep(pause)
-
-    async def _request(self, method: str, url: str, content: Json, *, seconds: float) -> tuple[int, Json]:
-        if self._session is None:
-            headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
-            self._session = aiohttp.ClientSession(headers=headers)
-        timeout = aiohttp.ClientTimeout(total=seconds)
-        try:
-            # Elsewhere the token must not go.
-            async with self._session.request(
-                method, url, **content, timeout=timeout, allow_redirects=False
-            ) as response:
-                answer = await response.json(content_type=None)
-                return response.status, answer if isinstance(answer, dict) else {}
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            return SERVER_FAULT, {"error": f"{type(error).__name__}: {error}"}
+        """Return the answer to one request; `check` is awaited just before each attempt."""
+        base = MEDIA if isinstance(body, bytes) else CLIENT
+        url = self.homeserver + "/".join((base, *(quote(name, safe="") for name in path)))
+        return await self.request(method, url, body, check=check, seconds=seconds, query=query)
 
     async def send(
-        self,
-        room: str,
-        content: Json,
-        key: str,
-        *,
-        kind: str = "m.room.message",
-        check: Callable[[], Awaitable[None]] | None = None,
+        self, room: str, content: Json, key: str, *, kind: str = "m.room.message", check: Check | None = None
     ) -> str:
         """Send an event and return its id; of one `key` the homeserver makes one event."""
         return str((await self.call("PUT", ("rooms", room, "send", kind, key), content, check=check))["event_id"])

@@ -1,20 +1,25 @@
 """Listens to one account by /sync: one process does; the homeserver's mark moves on when all before it is stored."""
 
 import json
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
-from adapters.base import isolated
+from adapters.api_client import Json
+from adapters.base import Running, isolated
+from adapters.chat.addressing import Addressing
 from adapters.chat.checkpoint import Lease, oldest_missed
-from adapters.matrix.client import Json, Refused
-from adapters.matrix.events import Events
-from adapters.matrix.incoming import part, to_sent_at
-from adapters.matrix.rooms import NAME, Room
+from adapters.chat.intake import Intake
+from adapters.chat.posting import PostingPlatform, press
+from adapters.matrix.client import Client, Refused
+from adapters.matrix.incoming import NAME, Room, Rooms, find_replied_to, part, to_addressing, to_incoming, to_sent_at
 from shared.db.database import DatabaseLost
+from shared.db.statements import load_statements
+from shared.errors import ParleyError
 from shared.log import get_logger
+from shared.messages import IncomingMessage
 
-if TYPE_CHECKING:
-    from adapters.matrix.platform import MatrixPlatform
-
+statements = load_statements(__file__)
 log = get_logger()
 
 POLL_MS, SYNC_SECONDS, FIRST_SYNC_SECONDS, PAGE, CLOSE_SECONDS = 20_000, 60.0, 300.0, 100, 5.0
@@ -22,14 +27,16 @@ LAZY = {"lazy_load_members": True}
 FILTER: Json = {"presence": {"types": []}, "room": {"state": LAZY, "timeline": {"limit": 50, **LAZY}}}
 # The state of all rooms, as it is now: what was written is read from the mark on.
 NOTHING_WRITTEN: Json = {"presence": {"types": []}, "room": {"state": LAZY, "timeline": {"limit": 1}}}
+ENCRYPTED_ROOM = "This room is encrypted, and I can't read it; please invite me to a room without encryption."
+ENCRYPTED_FILE = "I can't read an encrypted file; please send it without encryption."
 
 
 class Listener:
     """The connection of one account."""
 
-    def __init__(self, platform: "MatrixPlatform", me: str) -> None:
-        self._app, self._client, self._lease = platform.app, platform.client, Lease(platform.app, NAME, me)
-        self._events = Events(platform, me)
+    def __init__(self, platform: PostingPlatform, client: Client, me: str, *, invites: str) -> None:
+        self._app, self._client, self._lease = platform.app, client, Lease(platform.app, NAME, me)
+        self._events = Events(platform, client, me, invites=invites)
         self._rooms = self._events.rooms
 
     async def run(self) -> None:
@@ -97,3 +104,100 @@ class Listener:
             events += chunk
             start = page.get("end") if chunk and to_sent_at(chunk[-1]) >= oldest_missed(self._app) else None
         return events[::-1]
+
+
+class Events:
+    """Takes the events of one account's rooms."""
+
+    def __init__(self, platform: PostingPlatform, client: Client, me: str, *, invites: str) -> None:
+        self._platform, self._client, self._me, self._invites = platform, client, me, invites
+        self._intake, self.rooms, self.running = Intake(platform), Rooms(), Running()
+        self._takers = {
+            "m.room.message": self._message,
+            "m.room.redaction": self._redact,
+            "m.reaction": self._react,
+            "m.room.encrypted": self._refuse_room,
+            "m.room.tombstone": self._follow,
+        }
+
+    async def take(self, room: Room, event: Json) -> None:
+        """Take one event; the agent's own are none."""
+        taker = self._takers.get(str(event.get("type")))
+        if taker is not None and event["sender"] != self._me:
+            await taker(room, event)
+
+    async def take_invite(self, room_id: str, invite: Json) -> None:
+        """Accept an invitation, if whoever invites may; else decline it."""
+        events = part(invite, "invite_state").get("events") or ()
+        own = [event for event in events if event.get("state_key") == self._me and event["type"] == "m.room.member"]
+        account = str(own[0]["sender"]) if own else ""
+        names = {name.strip() for name in self._invites.split(",")}
+        is_welcome = not names.isdisjoint({"all", account, f"*:{account.partition(':')[2]}"})
+        if not is_welcome and "admins" in names:
+            async with self._platform.app.database.statement() as session:
+                is_welcome = bool((await session.execute(statements.is_admin, {"account": account})).scalar_one())
+        await self._client.call("POST", ("rooms", room_id, "join" if is_welcome else "leave"), {})
+        if is_welcome and part(own[0], "content").get("is_direct"):
+            await self._client.note_direct(account, room_id)
+        log.info("matrix_invited", room=room_id, account=account, is_accepted=is_welcome)
+
+    async def _message(self, room: Room, event: Json) -> None:
+        content = part(event, "content")
+        relation, new = part(content, "m.relates_to"), part(content, "m.new_content")
+        if relation.get("rel_type") == "m.replace":
+            await self._edit(room, event | {"event_id": str(relation.get("event_id"))}, new)
+            return
+        message = self._to_message(room, event)
+        if content.get("msgtype") == "m.notice":
+            # Those of bots, which are read and not answered.
+            self._intake.remember(message)
+            return
+        addressing = await self._to_addressing(room, event, message)
+        refusal = ENCRYPTED_FILE if "file" in content else None
+        if await self._intake.take(message, addressing, question_thread=message.event_id, refusal=refusal):
+            self.running.start(self._mark_read(room.id, message.event_id), "read mark")
+
+    async def _edit(self, room: Room, event: Json, new: Json) -> None:
+        # Anybody can send an edit of another's message: it is the author's own, in this room, or none.
+        original = await self._client.find_event(room.id, event["event_id"])
+        if original is None or original.get("sender") != event["sender"] or new.get("msgtype") in (None, "m.notice"):
+            return
+        edited = event | {"content": new | {"m.relates_to": part(original, "content", "m.relates_to")}}
+        message = self._to_message(room, edited)
+        addressing = await self._to_addressing(room, edited, message)
+        await self._intake.edit(message, addressing, self._platform.offer_again)
+
+    async def _redact(self, room: Room, event: Json) -> None:
+        event_id = str(part(event, "content").get("redacts") or event.get("redacts"))
+        # Another server may send a redaction that counts for nothing: the homeserver says what is gone.
+        redacted = await self._client.find_event(room.id, event_id)
+        if "redacted_because" in part(redacted, "unsigned"):
+            await self._intake.delete(room.id, [event_id])
+
+    async def _react(self, room: Room, event: Json) -> None:
+        relation = part(event, "content", "m.relates_to")
+        reaction = replace(self._to_message(room, event), platform_message_id=str(relation.get("event_id")))
+        await press(self._platform, reaction, str(relation.get("key")))
+
+    async def _refuse_room(self, room: Room, event: Json) -> None:
+        name = f"encrypted {room.id}"
+        message = replace(self._to_message(room, event), event_id=name, platform_message_id=name)
+        await self._intake.say(message, ENCRYPTED_ROOM, is_once=True)
+
+    async def _follow(self, room: Room, event: Json) -> None:
+        # State: a mere message of this kind can be sent by every member, to lead the agent anywhere.
+        if event.get("state_key") == "" and (successor := part(event, "content").get("replacement_room")):
+            server = str(event["sender"]).partition(":")[2]
+            await self._client.call("POST", ("join", str(successor)), {}, server_name=server)
+
+    def _to_message(self, room: Room, event: Json) -> IncomingMessage:
+        return to_incoming(event, room, self.rooms, me=self._me, homeserver=self._client.homeserver)
+
+    async def _to_addressing(self, room: Room, event: Json, message: IncomingMessage) -> Addressing:
+        replied_to = None if message.place.is_direct else find_replied_to(event)
+        replied = await self._client.find_event(room.id, replied_to) if replied_to else None
+        return to_addressing(event, message, self._me, replied_account=str(replied["sender"]) if replied else None)
+
+    async def _mark_read(self, room_id: str, event_id: str) -> None:
+        with suppress(ParleyError):
+            await self._client.call("POST", ("rooms", room_id, "receipt", "m.read", event_id), {})

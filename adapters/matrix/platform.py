@@ -1,39 +1,43 @@
-"""Matrix as a `ChatPlatform`: one process listens, every worker sends and shows live text."""
+"""Matrix as a `PostingPlatform`: one process listens, every worker sends and shows live text."""
 
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING
 
-from adapters.base import ChatPlatform, Finding
-from adapters.chat.live import show_live
+from adapters.api_client import Json
+from adapters.base import Finding
+from adapters.chat.parts import Post, Upload
+from adapters.chat.posting import Limits, PostingPlatform
 from adapters.matrix.client import Client, Refused
-from adapters.matrix.incoming import CREDENTIAL, DOWNLOAD
-from adapters.matrix.rooms import NAME
-from adapters.matrix.sending import LiveMessage, Sender
+from adapters.matrix.incoming import CREDENTIAL, DOWNLOAD, NAME
 from adapters.matrix.settings import MatrixSettings
 from shared.errors import Undeliverable
+from shared.messages import Place
 
 if TYPE_CHECKING:
-    from agent.live.announcer import LiveTurn
-    from agent.queue.outbox import Reply
+    from markdown_it import MarkdownIt
+
     from shared.settings import Settings
 
+# An event has at most 65,536 bytes, with the text twice.
+LIMITS, MOST_HTML_BYTES = Limits(message_chars=8000, parts=3, preview_chars=3000, file_bytes=20 * 1024 * 1024), 30_000
+KEY, MOST_LISTED, TYPING_MS = "parley.key", 100, 10_000
+ACCOUNT = re.compile(r"@[\w.=/+-]+:[\w.:-]*\w")
 
-class MatrixPlatform(ChatPlatform):
+
+class MatrixPlatform(PostingPlatform):
     """One account of a homeserver."""
 
     name = NAME
+    limits = LIMITS
     settings: MatrixSettings
 
     def __init__(self, settings: MatrixSettings) -> None:
         super().__init__(settings)
         token = settings.token.get_secret_value() if settings.token else ""
         self.client = Client(settings.homeserver or "", token)
-
-    @property
-    def sender(self) -> Sender:
-        """Return what posts replies; raises `Unavailable` while the platform is not open."""
-        return Sender(self.app, self.client)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -48,15 +52,67 @@ class MatrixPlatform(ChatPlatform):
         me = await self.client.find_me()
         if self.settings.user not in (None, me):
             raise Undeliverable(f"MATRIX_TOKEN is that of {me}, and MATRIX_USER names {self.settings.user}.")
-        await Listener(self, me).run()
+        await Listener(self, self.client, me, invites=self.settings.invites).run()
 
-    async def send(self, reply: "Reply") -> str | None:
-        """Post a reply; one that was already posted is not posted again."""
-        return await self.sender.send(reply)
+    async def post(self, place: Place, post: Post) -> str:
+        """Post a message; the homeserver makes one event of a key."""
+        content = to_content(post) | to_relation(place, post.reply_to)
+        return await self.client.send(place.channel, content, post.key, check=post.check)
 
-    async def show(self, turn: "LiveTurn") -> None:
-        """Show an answer as live text."""
-        await show_live(turn, LiveMessage(self.sender, turn))
+    async def edit(self, place: Place, message_id: str, post: Post) -> None:
+        """Replace a message."""
+        content, relation = to_content(post), {"rel_type": "m.replace", "event_id": message_id}
+        edit = content | {"body": f"* {content['body']}", "m.new_content": content, "m.relates_to": relation}
+        await self.client.send(place.channel, edit, post.key, check=post.check)
+
+    async def remove(self, place: Place, message_id: str, post: Post) -> None:
+        """Redact a message."""
+        path = ("rooms", place.channel, "redact", message_id, post.key)
+        await self.client.call("PUT", path, {}, check=post.check)
+
+    async def list_posted(self, place: Place) -> Mapping[str, str]:
+        """Return the account's messages by key: a transaction id is forgotten after some time, or with the token."""
+        me = await self.client.find_me()
+        page = await self.client.call("GET", ("rooms", place.channel, "messages"), dir="b", limit=MOST_LISTED)
+        own = [event for event in page.get("chunk") or () if event.get("sender") == me and event.get("content")]
+        # The edit of a message has a key as well.
+        own = [event for event in own if KEY in event["content"] and "m.new_content" not in event["content"]]
+        return {str(event["content"][KEY]): str(event["event_id"]) for event in own}
+
+    async def upload(self, place: Place, upload: Upload, post: Post) -> bool:
+        """Post a file, unless the homeserver finds it too large."""
+        try:
+            stored = await self.client.call(
+                "POST", ("upload",), upload.content, check=post.check, filename=upload.filename
+            )
+        except Refused as error:
+            if error.errcode == "M_TOO_LARGE":
+                return False
+            raise
+        content = {"msgtype": "m.file", "body": upload.filename, "filename": upload.filename, "m.mentions": {}}
+        content |= {"url": stored["content_uri"], "info": {"size": len(upload.content)}, KEY: post.key}
+        content |= to_relation(place, post.reply_to)
+        await self.client.send(place.channel, content, post.key, check=post.check)
+        return True
+
+    async def react(self, place: Place, message_id: str, emoji: str) -> None:
+        """React to a message."""
+        relation = {"rel_type": "m.annotation", "event_id": message_id, "key": emoji}
+        key = self.to_key(message_id, emoji)
+        await self.client.send(place.channel, {"m.relates_to": relation}, key, kind="m.reaction")
+
+    async def type(self, place: Place) -> None:
+        """Show that the agent is writing."""
+        path = ("rooms", place.channel, "typing", await self.client.find_me())
+        await self.client.call("PUT", path, {"typing": True, "timeout": TYPING_MS})
+
+    async def open_direct(self, account: str) -> str:
+        """Return the direct room with a person."""
+        return await self.client.open_direct(account)
+
+    def mention(self, account: str) -> str:
+        """Return the account."""
+        return account
 
     async def find_headers(self, url: str, credential: str) -> Mapping[str, str]:
         """Return the token for a file of the agent's own homeserver."""
@@ -78,3 +134,35 @@ class MatrixPlatform(ChatPlatform):
                     yield Finding("warn", f"{room} is encrypted: nothing is answered there")
         finally:
             await self.client.aclose()
+
+
+@cache
+def _markdown() -> "MarkdownIt":
+    # Only where an answer has to be rendered: its import takes 30 ms.
+    from markdown_it import MarkdownIt
+
+    markdown = MarkdownIt("commonmark", {"html": False, "breaks": True})
+    return markdown.enable(["table", "strikethrough"]).disable("image")
+
+
+def to_content(post: Post) -> Json:
+    """Return a message: a notice, which no bot answers, with the HTML of its Markdown beside the plain text.
+
+    It notifies only whom the text names, if that is allowed, and never the whole room.
+    """
+    accounts = sorted(set(ACCOUNT.findall(post.text))) if post.allows_mentions else []
+    content: Json = {"msgtype": "m.notice", "body": post.text or "\N{ZERO WIDTH SPACE}", KEY: post.key}
+    content["m.mentions"] = {"user_ids": accounts} if accounts else {}
+    html = _markdown().render(post.text).strip()
+    if len(html.encode()) <= MOST_HTML_BYTES:
+        content |= {"format": "org.matrix.custom.html", "formatted_body": html}
+    return content
+
+
+def to_relation(place: Place, reply_to: str | None) -> Json:
+    """Return what makes a message a reply, and one of the place's thread."""
+    is_event = bool(reply_to and reply_to.startswith("$"))
+    relation: Json = {"m.in_reply_to": {"event_id": reply_to}} if is_event else {}
+    if place.thread is not None:
+        relation |= {"rel_type": "m.thread", "event_id": place.thread, "is_falling_back": False}
+    return {"m.relates_to": relation} if relation else {}

@@ -5,12 +5,15 @@ delivery.
 """
 
 import asyncio
+import hashlib
+import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
+from agent.people.hops import installation_id
 from agent.prompts import prompts
 from shared.db.batching import BatchLoader
 from shared.db.database import Database, DatabaseLost
@@ -18,7 +21,8 @@ from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.errors import ClaimLost, Unavailable, Undeliverable
 from shared.log import get_logger
-from shared.messages import Place, ReplyFile, to_fields
+from shared.messages import Place, ReplyFile
+from shared.settings import Secrets
 from shared.tracing.spans import Attributes, is_tracing, span, span_of
 
 statements = load_statements(__file__)
@@ -39,6 +43,12 @@ log = get_logger()
 
 # `reply_to` of an answer for one person alone: this, the person's account there, and the message that it answers.
 DIRECT = "direct:"
+
+
+def to_key(secrets: Secrets, *identity: object) -> str:
+    """Return the key of what this identity names in this installation, of which a platform makes one message."""
+    text = json.dumps([installation_id(secrets), *identity])
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def boot_seconds() -> float:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import discord
 
-from adapters.chat.cards import Card, to_poll
+from adapters.chat.intake import Card, to_poll
 
 
 def read_cards(message: discord.Message) -> list[Card]:

@@ -8,7 +8,7 @@ from mimetypes import MimeTypes
 import discord
 
 from adapters.chat.addressing import Addressing
-from adapters.chat.cards import CARDS_CHARS, render_cards
+from adapters.chat.intake import CARDS_CHARS, render_cards
 from adapters.discord.events.cards import read_cards, read_embeds
 from shared.messages import Attachment, IncomingMessage, Place, PlatformContext, QuotedMessage, Sender
 from shared.text import clean, cut, to_plain_name

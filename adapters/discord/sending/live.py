@@ -50,3 +50,8 @@ class LiveMessage:
         edit_times[message_id] = self._sender.app.clock.monotonic()
         if len(edit_times) > REMEMBERED_EDITS:
             edit_times.popitem(last=False)
+
+
+def render_live(text: str) -> str:
+    """Return the live text: the end of the answer if it is long."""
+    return last_part(text, MESSAGE_LIMIT, tables_to_blocks)

@@ -4,8 +4,6 @@ Tables, files and responses to interactions stand beside it; most replies have n
 """
 
 import asyncio
-import hashlib
-import json
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
@@ -31,7 +29,7 @@ from adapters.discord.transport.rest import (
     Refused,
     Rest,
 )
-from agent.people.hops import installation_id
+from agent.queue.outbox import to_key
 from shared.messages import Place
 from shared.settings import Secrets
 from shared.tasks import run_on_text
@@ -203,8 +201,7 @@ def nonce_of_turn(secrets: Secrets, place: Place, reply_to: str | None, *, turn_
 
 def to_nonce(secrets: Secrets, *identity: object) -> str:
     """Return the prefix of the nonces of what this identity names in this installation."""
-    key = json.dumps([installation_id(secrets), *identity])
-    return hashlib.sha256(key.encode()).hexdigest()[:NONCE_DIGITS]
+    return to_key(secrets, *identity)[:NONCE_DIGITS]
 
 
 class ChannelWriter:

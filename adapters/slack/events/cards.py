@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from adapters.chat.cards import MOST_LINES, Card
+from adapters.chat.intake import MOST_LINES, Card
 from adapters.slack.transport.api import Json
 
 # Blocks lie in lists that lie in blocks; deeper than this Slack nests none.

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from adapters.chat.addressing import Addressing
-from adapters.chat.cards import CARDS_CHARS, render_cards
+from adapters.chat.intake import CARDS_CHARS, render_cards
 from adapters.slack.events.cards import is_shared, read_cards
 from adapters.slack.transport.api import Json, Token
 from shared.messages import Attachment, Author, IncomingMessage, Place, PlatformContext, QuotedMessage, Sender

@@ -1,0 +1,89 @@
+"""A small HTTP client for platforms without a library: JSON, repeated where that makes sense, with our errors."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, ClassVar
+
+import aiohttp
+
+from shared.errors import Unavailable, Undeliverable
+
+Json = dict[str, Any]
+CALL_SECONDS, SERVER_FAULT, TOO_MANY = 30.0, 500, 429
+# How long one call waits because the platform asks for it, and after how many seconds it is repeated.
+PATIENCE, PAUSES = 60.0, (0.5, 2.0)
+
+
+class ApiClient(ABC):
+    """Requests with the same headers to one platform, which errors call by its `title`."""
+
+    title: ClassVar[str]
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._headers = headers
+        self._session: aiohttp.ClientSession | None = None
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    @abstractmethod
+    def to_refusal(self, answer: Json) -> Undeliverable:
+        """Return the error for an answer that says that the request will never be granted."""
+
+    @abstractmethod
+    def find_pause(self, answer: Json) -> float:
+        """Return how many seconds the platform asks to wait."""
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        body: Any = None,
+        *,
+        check: Callable[[], Awaitable[None]] | None = None,
+        seconds: float = CALL_SECONDS,
+        query: Mapping[str, object],
+    ) -> Json:
+        """Return the answer to one request, whose body is JSON or bytes; `check` is awaited just before each attempt.
+
+        Only what may be done twice may be asked for. Raises `Unavailable` where a retry makes sense.
+        """
+        content = {
+            "data" if isinstance(body, bytes) else "json": body,
+            "params": {key: str(query[key]) for key in query},
+        }
+        waited, pauses = 0.0, list(PAUSES)
+        while True:
+            if check is not None:
+                await check()
+            status, answer = await self._try(method, url, content, seconds=seconds)
+            if status < 400:
+                return answer
+            if status == TOO_MANY:
+                pause = self.find_pause(answer)
+                if waited + pause > PATIENCE:
+                    raise Unavailable(f"{self.title} wants to be left alone.", retry_after=pause)
+            elif status < SERVER_FAULT:
+                raise self.to_refusal(answer)
+            elif not pauses:
+                raise Unavailable(f"{self.title} does not answer: {answer.get('error')}")
+            else:
+                pause = pauses.pop(0)
+            waited += pause
+            await asyncio.sleep(pause)
+
+    async def _try(self, method: str, url: str, content: Json, *, seconds: float) -> tuple[int, Json]:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(headers=self._headers)
+        # Elsewhere the headers must not go.
+        options: Json = {"timeout": aiohttp.ClientTimeout(total=seconds), "allow_redirects": False}
+        try:
+            async with self._session.request(method, url, **content, **options) as response:
+                answer = await response.json(content_type=None)
+                return response.status, answer if isinstance(answer, dict) else {}
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            return SERVER_FAULT, {"error": f"{type(error).__name__}: {error}"}

@@ -1,0 +1,226 @@
+"""The way of an answer on a platform that posts messages under keys and edits them: once, however often it is tried.
+
+Such a platform says how one message is posted, edited, removed and found again; parts, live text, files and buttons
+come from here.
+"""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from adapters.base import ChatPlatform
+from adapters.chat.buttons import CHOICE, RUN, AnswerButtons, Button, ShownButton, TurnButtons, buttons_below
+from adapters.chat.clicks import STOPPING, THANKS, Click, accept_click
+from adapters.chat.live import show_live
+from adapters.chat.parts import Post, Rendered, Upload, collect, last_part, links_to, to_parts
+from adapters.chat.reactions import STOP_EMOJI, STOP_HINT, Reactions, list_words, to_emoji
+from adapters.chat.undelivered import notify_asker
+from agent.queue.outbox import to_key
+from shared.errors import Undeliverable
+from shared.messages import IncomingMessage, Place
+from shared.tasks import run_on_text
+
+if TYPE_CHECKING:
+    from agent.live.announcer import LiveTurn
+    from agent.queue.outbox import Reply
+
+KEY_DIGITS, ROOM_FOR_HINT = 24, 100
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most characters of a message and messages of an answer; of a longer one, which is a file, what is shown."""
+
+    message_chars: int
+    parts: int
+    preview_chars: int
+    file_bytes: int
+
+
+class PostingPlatform(ChatPlatform):
+    """A platform whose messages have keys, can be edited, and get reactions."""
+
+    limits: ClassVar[Limits]
+
+    @abstractmethod
+    async def post(self, place: Place, post: Post) -> str:
+        """Post a message and return its id; of one key the platform makes one message, at least for some time."""
+
+    @abstractmethod
+    async def edit(self, place: Place, message_id: str, post: Post) -> None:
+        """Replace a message; the key is that of the edit."""
+
+    @abstractmethod
+    async def remove(self, place: Place, message_id: str, post: Post) -> None:
+        """Remove a message; the key is that of the removal."""
+
+    @abstractmethod
+    async def list_posted(self, place: Place) -> Mapping[str, str]:
+        """Return the ids of the agent's latest messages in a place by their keys."""
+
+    @abstractmethod
+    async def upload(self, place: Place, upload: Upload, post: Post) -> bool:
+        """Post a file; return False if it is too large: then the text is posted in its place."""
+
+    @abstractmethod
+    async def react(self, place: Place, message_id: str, emoji: str) -> None:
+        """React to a message, for people to press."""
+
+    @abstractmethod
+    async def type(self, place: Place) -> None:
+        """Show that the agent is writing."""
+
+    @abstractmethod
+    async def open_direct(self, account: str) -> str:
+        """Return the channel of the direct messages with a person."""
+
+    def find_reason(self, error: Undeliverable) -> str | None:
+        """Return why a message can't be posted in a place, for the asker; None where the asker has not to know."""
+        return None
+
+    def to_key(self, *identity: object) -> str:
+        """Return the key of what this identity names."""
+        return f"parley-{to_key(self.app.secrets, *identity)[:KEY_DIGITS]}"
+
+    @property
+    def reactions(self) -> Reactions:
+        """Return what reactions to the agent's messages mean."""
+        return Reactions(self.app.database, self.name)
+
+    async def send(self, reply: "Reply") -> str | None:
+        """Post a reply once, and return the id of its last message."""
+        live, key = reply.delivery.live_message_id, self.to_key(reply.turn_id or f"{reply.reply_to or reply.id}")
+        if reply.delivery.is_withdrawn:
+            # Its id may not have come back.
+            live = live or (await self.list_posted(reply.place)).get(f"{key}-0")
+            if live is not None:
+                await self.remove(reply.place, live, Post("", f"{key}-withdrawn", check=reply.check_claim))
+            return None
+        if (account := reply.direct_account) is not None:
+            reply = replace(reply.in_direct(await self.open_direct(account)), reply_to=None)
+        try:
+            return await self._post_all(reply, key, live)
+        except Undeliverable as error:
+            reason, where = self.find_reason(error), reply.place.channel
+            await notify_asker(self.app, reply, where=where, reason=reason, send_direct=partial(self._notify, key))
+            raise
+
+    async def show(self, turn: "LiveTurn") -> None:
+        """Show an answer as live text."""
+        await show_live(turn, _LiveMessage(self, turn))
+
+    async def offer(self, place: Place, message_id: str, buttons: Mapping[str, ShownButton]) -> None:
+        """Note what reactions to a message mean, and give those that are choices, to be pressed."""
+        if buttons:
+            await self.reactions.store(place, message_id, buttons)
+        for emoji, shown in buttons.items():
+            if shown.kind != "plain":
+                await self.react(place, message_id, emoji)
+
+    async def offer_again(self, answer: Any, buttons: AnswerButtons) -> None:
+        """Offer below an answer to make it again; `answer` is its row of `outbox`."""
+        if answer.platform_message_id:
+            channel, thread = answer.platform_channel_id, answer.platform_thread_id
+            place = Place(self.name, None, channel, thread=thread)
+            await self.offer(place, answer.platform_message_id, to_emoji(buttons))
+
+    async def _notify(self, key: str, account: str, text: str) -> None:
+        place = Place(self.name, None, await self.open_direct(account), is_direct=True)
+        await self.post(place, Post(text, f"{key}-notice"))
+
+    async def _post_all(self, reply: "Reply", key: str, live: str | None) -> str:
+        place, delivery, posted, last = reply.place, reply.delivery, dict[str, str](), ""
+        if reply.was_tried or delivery.was_resumed:
+            posted = dict(await self.list_posted(place))
+        buttons = to_emoji(buttons_below(reply, self.app.clock.now()))
+        draft, uploads = await self._draft(reply, list_words(buttons))
+        for index, text in enumerate(draft.parts):
+            reply_to = reply.reply_to if index == 0 else None
+            options: dict[str, Any] = {"allows_mentions": delivery.allows_mentions, "check": reply.check_claim}
+            post = Post(text, f"{key}-{index}", reply_to, **options)
+            # The live message of an attempt that died before it noted the id is among the posted ones.
+            earlier = (live if index == 0 else None) or posted.get(post.key)
+            if earlier is not None and index == 0:
+                await self.edit(place, earlier, replace(post, key=f"{key}-final"))
+            last = earlier or await self.post(place, post)
+        links = {file.filename: file.url for file in reply.files}
+        for index, upload in enumerate(uploads):
+            text = f"{upload.filename}: {links.get(upload.filename, 'too large')}"
+            reply_to = reply.reply_to if place.thread else None
+            post = Post(text, f"{key}-file-{index}", reply_to, check=reply.check_claim)
+            if post.key not in posted and not await self.upload(place, upload, post):
+                await self.post(place, post)
+        await self.offer(place, last, buttons)
+        return last
+
+    async def _draft(self, reply: "Reply", words: Sequence[str]) -> tuple[Rendered, Sequence[Upload]]:
+        limits = self.limits
+        uploads, others = await collect(self.app, reply.files, limits.file_bytes, allows_empty=False)
+        # Two blanks keep the lines of choices apart.
+        choices = ["", "  \n".join(words)] if words else []
+        text = "\n".join([reply.content.strip(), *links_to(others), *choices])
+        options = {"limit": limits.message_chars, "most": limits.parts, "preview": limits.preview_chars}
+        rendered = await run_on_text(lambda markup: to_parts(reply.content, markup, **options), text)
+        return rendered, [*filter(None, [rendered.file]), *uploads]
+
+
+class _LiveMessage:
+    """The message in which one answer grows, under the key that the final text will use."""
+
+    def __init__(self, platform: PostingPlatform, turn: "LiveTurn") -> None:
+        self._platform, self._turn, self._edits = platform, turn, 0
+
+    async def type(self) -> None:
+        await self._platform.type(self._turn.place)
+
+    async def post(self, text: str) -> str:
+        turn, place, platform = self._turn, self._turn.place, self._platform
+        key = f"{platform.to_key(turn.turn_id)}-0"
+        message_id = await platform.post(place, Post(self._draw(text), key, turn.reply_to))
+        stop = TurnButtons(turn.turn_id, turn.asker, platform.app.clock.now()).stop()
+        await platform.offer(place, message_id, {STOP_EMOJI: replace(stop, kind="plain")})
+        return message_id
+
+    async def edit(self, message_id: str, text: str) -> None:
+        self._edits += 1
+        key = self._platform.to_key(self._turn.turn_id, "live", self._edits, text)
+        await self._platform.edit(self._turn.place, message_id, Post(self._draw(text), key))
+
+    def _draw(self, text: str) -> str:
+        return f"{last_part(text, self._platform.limits.message_chars - ROOM_FOR_HINT)}\n\n{STOP_HINT}"
+
+
+class ReactionClick(Click):
+    """A reaction that presses a button."""
+
+    def __init__(self, platform: PostingPlatform, button: Button, arrival: IncomingMessage) -> None:
+        super().__init__(button, arrival)
+        self._platform = platform
+
+    async def whisper(self, text: str) -> None:
+        """Answer for all to see, as nothing is seen by one alone; a vote, and a stranger's, is a reaction like any."""
+        is_own = self.account == self.button.asker
+        if text not in (THANKS, STOPPING) and (is_own or self.button.action in (CHOICE, RUN)):
+            key = self._platform.to_key(self.arrival.event_id)
+            await self._platform.post(self.arrival.place, Post(text, key, self.arrival.platform_message_id))
+
+    def mention(self, account: str) -> str:
+        """Return how the platform mentions an account."""
+        return self._platform.mention(account)
+
+    async def store(self, message: IncomingMessage, row: Any) -> None:
+        """Store the message; later reactions mean nothing."""
+        await self._platform.accept(message)
+        place, pressed = self.arrival.place, self.arrival.platform_message_id
+        await self._platform.reactions.delete(place.channel, pressed or "")
+
+
+async def press(platform: PostingPlatform, reaction: IncomingMessage, emoji: str) -> None:
+    """Do what a reaction to the message `reaction.platform_message_id` means, if it means anything."""
+    pressed = await platform.reactions.find(reaction.place.channel, reaction.platform_message_id or "", emoji)
+    if pressed is not None:
+        button, thread = pressed
+        reaction = replace(reaction, place=replace(reaction.place, thread=thread))
+        await accept_click(platform.app, ReactionClick(platform, button, reaction))
