@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 
 @dataclass(frozen=True)
 class PlatformSettings:
     """The settings of a platform: each field is read from the variable `<PLATFORM>_<FIELD>`."""
+
+    # Whether its listener hands each event to the cell in which the server lives.
+    has_cells: ClassVar[bool] = False
 
     @property
     def missing(self) -> str | None:

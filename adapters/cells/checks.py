@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from adapters.cells.addresses import UnknownCell
 from adapters.cells.moves import Cell, Move
+from adapters.folders import find_settings_class, list_folders
 from shared.db.driver import to_sql
 from shared.db.statements import load_statements
 from shared.errors import ConfigurationError
@@ -12,16 +13,12 @@ from shared.errors import ConfigurationError
 statements = load_statements(__file__)
 
 
-# Direct messages belong to a workspace there, and the memories of people in them do not go along.
-NOT_ROUTED = frozenset({"slack"})
-
-
 class SameCell(ConfigurationError):
     """The server lives in {cell} already; name another cell with --to."""
 
 
 class NotRouted(ConfigurationError):
-    """Workspaces of {platform} live in the first cell: its door does not route them yet."""
+    """Servers of {platform} live in the first cell: its door does not route them yet."""
 
 
 class OnItsWay(ConfigurationError):
@@ -78,7 +75,8 @@ async def find_home(platform: str, server: str, *, to: str, cells: Mapping[str, 
     Nobody else may ask for this server until the connections end: two who move it to different cells would leave it
     between them. Raises `SameCell`, `OnItsWay` to another one, `MovedBySomebody`, or `NotRouted`.
     """
-    if platform in NOT_ROUTED:
+    # What is no folder of ours came by the HTTP API, whose routes hand it on.
+    if platform in list_folders() and not find_settings_class(platform).has_cells:
         raise NotRouted(platform=platform)
     first = next(iter(cells.values()))
     if not (await Move(platform, server, source=first, target=first).fetch(first, statements.lock_server))[0][

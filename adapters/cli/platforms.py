@@ -4,17 +4,16 @@ Of a platform that is not configured, only `settings.py` is imported.
 """
 
 from difflib import get_close_matches
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
-from adapters.folders import list_folders
-from adapters.settings import PlatformSettings
+from adapters.folders import find_class, find_settings_class, list_folders
 from shared.errors import ConfigurationError, ParleyError, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from adapters.base import ChatPlatform, Finding
+    from adapters.settings import PlatformSettings
     from shared.settings import Settings
 
 # Adapters that are not chat platforms, and how to start them.
@@ -25,7 +24,6 @@ OTHERS = {
     "terminal": "run `parley chat`",
 }
 WEB = "web"
-Kind = TypeVar("Kind")
 
 
 def read_all_settings(settings: "Settings") -> "dict[str, PlatformSettings]":
@@ -37,12 +35,6 @@ def list_setting_names() -> list[str]:
     """Return the variables of all platforms."""
     kinds = {name: find_settings_class(name) for name in list_folders()}
     return [f"{name}_{field}".upper() for name, kind in kinds.items() for field in kind.__dataclass_fields__]
-
-
-def find_settings_class(name: str) -> "type[PlatformSettings]":
-    """Return the settings class of a platform; one without a `settings.py` has no settings."""
-    is_there = (list_folders()[name] / "settings.py").is_file()
-    return _find_class(f"adapters.{name}.settings", PlatformSettings) if is_there else PlatformSettings
 
 
 def build_platforms(settings: "Settings", *, only_http: bool = False) -> "list[ChatPlatform]":
@@ -94,14 +86,4 @@ def _build(name: str, own: "PlatformSettings") -> "ChatPlatform":
     from adapters.base import ChatPlatform
 
     # mypy forbids abstract classes here; the class that is found is concrete.
-    return _find_class(f"adapters.{name}.platform", ChatPlatform)(own)  # type: ignore[type-abstract]
-
-
-def _find_class(module: str, kind: type[Kind]) -> type[Kind]:
-    """Return the only class of this kind that a file defines."""
-    types: list[Any] = [var for var in vars(import_module(module)).values() if isinstance(var, type)]
-    classes = [candidate for candidate in types if issubclass(candidate, kind) and candidate.__module__ == module]
-    if len(classes) != 1:
-        raise ConfigurationError(f"{module} has to define one {kind.__name__}, and defines {len(classes)}.")
-    only_class: type[Kind] = classes[0]
-    return only_class
+    return find_class(f"adapters.{name}.platform", ChatPlatform)(own)  # type: ignore[type-abstract]

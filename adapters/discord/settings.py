@@ -13,6 +13,8 @@ from adapters.settings import PlatformSettings
 class DiscordSettings(PlatformSettings):
     """The settings of one bot; the addresses are for a proxy or a test."""
 
+    has_cells = True
+
     token: SecretStr | None = None
     """The bot's token."""
     api_base: str | None = None

@@ -2,19 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
-
-from shared.settings import Settings
 
 TITLE = "Discord"
 QUESTIONS: Mapping[str, str] = {"DISCORD_TOKEN": "the bot's token"}
 OWNER = "Who is its owner there? Settings, Advanced, Developer Mode; then right-click your name, Copy User ID."
 OWNER_ID, EXAMPLE_ID = re.compile(r"\d{15,20}"), "80351110224678912"
-
-
-def introduce(settings: Settings, folder: Path) -> str:  # the signature is that of every platform
-    """Return what to do before the questions."""
-    return (
-        "Discord: make an application at https://discord.com/developers/applications\n"
-        "On its page Bot switch on Message Content Intent; Reset Token shows the token."
-    )
+INTRODUCTION = (
+    "Discord: make an application at https://discord.com/developers/applications\n"
+    "On its page Bot switch on Message Content Intent; Reset Token shows the token."
+)

@@ -71,26 +71,14 @@ class Client(ApiClient):
             return await self.call("GET", ("rooms", room, "event", event_id))
         return None
 
-    async def open_direct(self, account: str) -> str:
-        """Return the direct room with a person, made if there is none."""
-        me = await self.find_me()
-        for room in (await self._list_directs()).get(account) or ():
-            with suppress(Refused):
-                members = await self.call("GET", ("rooms", room, "joined_members"))
-                if set(members["joined"]) <= {me, account}:
-                    return str(room)
-        options = {"preset": "trusted_private_chat", "is_direct": True, "invite": [account]}
-        room = str((await self.call("POST", ("createRoom",), options))["room_id"])
-        await self.note_direct(account, room)
-        return room
-
     async def note_direct(self, account: str, room: str) -> None:
         """Note beside the account that a room is the direct one with a person."""
-        directs = await self._list_directs()
+        directs = await self.list_directs()
         path = ("user", await self.find_me(), "account_data", "m.direct")
         await self.call("PUT", path, directs | {account: [*(directs.get(account) or ()), room]})
 
-    async def _list_directs(self) -> Json:
+    async def list_directs(self) -> Json:
+        """Return the direct rooms by the person, as they are noted beside the account."""
         with suppress(Refused):
             return await self.call("GET", ("user", await self.find_me(), "account_data", "m.direct"))
         return {}

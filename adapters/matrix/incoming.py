@@ -13,7 +13,7 @@ from shared.messages import Attachment, IncomingMessage, Place, PlatformContext,
 from shared.text import clean, cut
 
 NAME = "matrix"
-TOPIC_CHARS, MODERATOR, ADMIN = 300, 50, 100
+TOPIC_CHARS, MODERATOR, ADMIN, LATEST_MS = 300, 50, 100, 4 * 10**12
 LINKED = re.compile(r'href="https://matrix\.to/#/(@[^"/?]+)')
 TYPED = re.compile(r"!(?=[a-zA-Z])")
 # Whoever writes it chooses no other path of the homeserver.
@@ -125,8 +125,8 @@ def find_replied_to(event: Json) -> str | None:
 
 
 def to_sent_at(event: Json) -> datetime:
-    """Return when an event was sent, as its server says."""
-    return datetime.fromtimestamp(int(event["origin_server_ts"]) / 1000, UTC)
+    """Return when an event was sent, as its server says: no year is too late for that."""
+    return datetime.fromtimestamp(min(int(event["origin_server_ts"]), LATEST_MS) / 1000, UTC)
 
 
 def list_mentions(content: Json) -> set[str]:

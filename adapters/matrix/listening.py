@@ -3,6 +3,7 @@
 import json
 from contextlib import suppress
 from dataclasses import replace
+from secrets import randbelow
 from typing import Any
 
 from adapters.api_client import Json
@@ -35,19 +36,28 @@ class Listener:
     """The connection of one account."""
 
     def __init__(self, platform: PostingPlatform, client: Client, me: str, *, invites: str) -> None:
-        self._app, self._client, self._lease = platform.app, client, Lease(platform.app, NAME, me)
-        self._events = Events(platform, client, me, invites=invites)
-        self._rooms = self._events.rooms
+        self._platform, self._client, self._me, self._invites = platform, client, me, invites
+        self._lease, self._intake = Lease(platform.app, NAME, me), Intake(platform)
+        self._rooms, self._running = Rooms(), Running()
+        self._takers = {
+            "m.room.message": self._message,
+            "m.room.redaction": self._redact,
+            "m.reaction": self._react,
+            "m.room.encrypted": self._refuse_room,
+            "m.room.tombstone": self._follow,
+        }
 
     async def run(self) -> None:
         """Listen until the connection or the lease is lost; while another process listens, wait."""
         try:
             await self._lease.listen(self._sync)
         finally:
-            await self._events.running.settle(CLOSE_SECONDS)
+            await self._running.settle(CLOSE_SECONDS)
 
     async def _sync(self, mark: str | None) -> None:
-        begin = await self._read(NOTHING_WRITTEN, seconds=FIRST_SYNC_SECONDS, set_presence="online")
+        # Synapse answers equal requests from a cache for two minutes; the timeout, which has no effect here, differs.
+        query: Json = {"set_presence": "online", "timeout": randbelow(10**9)}
+        begin = await self._read(NOTHING_WRITTEN, seconds=FIRST_SYNC_SECONDS, **query)
         for room_id, joined in part(begin, "rooms", "join").items():
             events = [*(part(joined, "state").get("events") or ()), *(part(joined, "timeline").get("events") or ())]
             self._rooms[room_id].note(events, part(joined, "summary"))
@@ -83,12 +93,14 @@ class Listener:
             await isolated(work, "matrix_event_not_taken", unless=(DatabaseLost,), event_id=event_id)
 
     async def _take_event(self, room: Room, event: Json) -> None:
-        if to_sent_at(event) >= oldest_missed(self._app):
-            await self._events.take(room, event)
+        is_own, is_old = event["sender"] == self._me, to_sent_at(event) < oldest_missed(self._platform.app)
+        taker = self._takers.get(str(event.get("type")))
+        if taker is not None and not (is_own or is_old):
+            await taker(room, event)
 
     async def _take_invites(self, batch: Json) -> None:
         for room_id, invite in part(batch, "rooms", "invite").items():
-            await isolated(self._events.take_invite(room_id, invite), "matrix_invite_not_taken", room=room_id)
+            await isolated(self._take_invite(room_id, invite), "matrix_invite_not_taken", room=room_id)
 
     async def _read_gap(self, room: Room, start: str | None, since: str) -> list[Json]:
         """Return what a limited timeline has left out, the oldest first."""
@@ -102,31 +114,10 @@ class Listener:
                 break
             chunk = page.get("chunk") or ()
             events += chunk
-            start = page.get("end") if chunk and to_sent_at(chunk[-1]) >= oldest_missed(self._app) else None
+            start = page.get("end") if chunk and to_sent_at(chunk[-1]) >= oldest_missed(self._platform.app) else None
         return events[::-1]
 
-
-class Events:
-    """Takes the events of one account's rooms."""
-
-    def __init__(self, platform: PostingPlatform, client: Client, me: str, *, invites: str) -> None:
-        self._platform, self._client, self._me, self._invites = platform, client, me, invites
-        self._intake, self.rooms, self.running = Intake(platform), Rooms(), Running()
-        self._takers = {
-            "m.room.message": self._message,
-            "m.room.redaction": self._redact,
-            "m.reaction": self._react,
-            "m.room.encrypted": self._refuse_room,
-            "m.room.tombstone": self._follow,
-        }
-
-    async def take(self, room: Room, event: Json) -> None:
-        """Take one event; the agent's own are none."""
-        taker = self._takers.get(str(event.get("type")))
-        if taker is not None and event["sender"] != self._me:
-            await taker(room, event)
-
-    async def take_invite(self, room_id: str, invite: Json) -> None:
+    async def _take_invite(self, room_id: str, invite: Json) -> None:
         """Accept an invitation, if whoever invites may; else decline it."""
         events = part(invite, "invite_state").get("events") or ()
         own = [event for event in events if event.get("state_key") == self._me and event["type"] == "m.room.member"]
@@ -155,7 +146,7 @@ class Events:
         addressing = await self._to_addressing(room, event, message)
         refusal = ENCRYPTED_FILE if "file" in content else None
         if await self._intake.take(message, addressing, question_thread=message.event_id, refusal=refusal):
-            self.running.start(self._mark_read(room.id, message.event_id), "read mark")
+            self._running.start(self._mark_read(room.id, message.event_id), "read mark")
 
     async def _edit(self, room: Room, event: Json, new: Json) -> None:
         # Anybody can send an edit of another's message: it is the author's own, in this room, or none.
@@ -191,7 +182,7 @@ class Events:
             await self._client.call("POST", ("join", str(successor)), {}, server_name=server)
 
     def _to_message(self, room: Room, event: Json) -> IncomingMessage:
-        return to_incoming(event, room, self.rooms, me=self._me, homeserver=self._client.homeserver)
+        return to_incoming(event, room, self._rooms, me=self._me, homeserver=self._client.homeserver)
 
     async def _to_addressing(self, room: Room, event: Json, message: IncomingMessage) -> Addressing:
         replied_to = None if message.place.is_direct else find_replied_to(event)

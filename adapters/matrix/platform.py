@@ -107,8 +107,17 @@ class MatrixPlatform(PostingPlatform):
         await self.client.call("PUT", path, {"typing": True, "timeout": TYPING_MS})
 
     async def open_direct(self, account: str) -> str:
-        """Return the direct room with a person."""
-        return await self.client.open_direct(account)
+        """Return the direct room with a person, made if there is none."""
+        me = await self.client.find_me()
+        for room in (await self.client.list_directs()).get(account) or ():
+            with suppress(Refused):
+                members = await self.client.call("GET", ("rooms", room, "joined_members"))
+                if set(members["joined"]) <= {me, account}:
+                    return str(room)
+        options = {"preset": "trusted_private_chat", "is_direct": True, "invite": [account]}
+        room = str((await self.client.call("POST", ("createRoom",), options))["room_id"])
+        await self.client.note_direct(account, room)
+        return room
 
     def mention(self, account: str) -> str:
         """Return the account."""

@@ -43,7 +43,9 @@ def choose_places(interview: Interview, names: Sequence[str] | None) -> list[str
 def ask_for_platform(interview: Interview, settings: Settings, name: str, folder: Path) -> Values:
     """Return the tokens of a platform, which were tried."""
     own = list_platforms()[name]
-    interview.tell(f"\n{own.introduce(settings, folder)}", "  ")
+    # Where it takes more than a text, as the manifest of an app, there is a function.
+    introduction = own.introduce(settings, folder) if hasattr(own, "introduce") else own.INTRODUCTION
+    interview.tell(f"\n{introduction}", "  ")
 
     def ask() -> Values:
         lines = {
