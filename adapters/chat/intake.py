@@ -58,7 +58,7 @@ async def answer_typed(
         return True
     # Where only one person reads, a private answer is one like any other.
     reply = replace(reply, is_private=reply.is_private and not place.is_direct)
-    await post_or_keep(app, message, reply if prepare is None else await prepare(reply), post)
+    await post_or_keep(app, message, reply if prepare is None else await prepare(reply), post=post)
     return True
 
 
@@ -189,7 +189,9 @@ class Intake:
     async def say(self, message: "IncomingMessage", text: str, *, is_once: bool = False) -> None:
         """Answer a message without a turn; `is_once`: however often a message with this event id comes."""
         if not is_once or await accept_answered(self._app.database, message):
-            await post_or_keep(self._app, message, CommandReply(text, is_private=False), partial(self._post, message))
+            await post_or_keep(
+                self._app, message, CommandReply(text, is_private=False), post=partial(self._post, message)
+            )
 
     async def _post(self, message: "IncomingMessage", reply: CommandReply) -> None:
         asker, message_id = message.sender.platform_user_id, message.platform_message_id

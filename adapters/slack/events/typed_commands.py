@@ -23,7 +23,7 @@ async def answer(app: "App", web: Web, message: IncomingMessage) -> bool:
     async def prepare(reply: CommandReply) -> CommandReply:
         return await send_privately(app, web, message.sender.platform_user_id, reply=reply)
 
-    return await answer_typed(app, message, partial(_post, app, web, message), prepare)
+    return await answer_typed(app, message, partial(_post, app, web, message), prepare=prepare)
 
 
 async def _post(app: "App", web: Web, message: IncomingMessage, reply: CommandReply) -> None:
