@@ -3,11 +3,13 @@
 import asyncio
 import hashlib
 import hmac
+import json
 import os
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -22,6 +24,8 @@ Json = dict[str, Any]
 SECRET, DOMAIN = "shared", "matrix.test"
 API = "/_matrix/client/v3"
 UNLIMITED = {"per_second": 10_000, "burst_count": 10_000}
+# How much people see at once of a room: each time another number, as Synapse answers equal requests from a cache.
+LIMITS = count(200)
 
 
 @dataclass
@@ -71,13 +75,24 @@ class Person:
         """Return what `happened` gives once it is true; it is asked again whenever something arrives."""
         async with asyncio.timeout(seconds):
             while not (result := happened()):
-                query = {"since": self.mark, "timeout": 5000} if self.mark else {}
-                batch = await self.call("GET", "sync", **query)
-                self.mark, rooms = batch["next_batch"], batch.get("rooms", {})
-                self.invites |= set(rooms.get("invite", {}))
-                for room, part in rooms.get("join", {}).items():
-                    self.events += [event | {"room_id": room} for event in part["timeline"]["events"]]
+                await self.looks(5000)
         return result
+
+    async def looks(self, milliseconds: int = 0) -> None:
+        """See what has arrived since, and wait for it so long."""
+        query: Json = {"since": self.mark, "timeout": milliseconds} if self.mark else {}
+        room = {"timeline": {"limit": next(LIMITS)}, "ephemeral": {"types": []}, "account_data": {"types": []}}
+        batch = await self.call("GET", "sync", filter=json.dumps({"room": room}), **query)
+        self.mark, rooms = batch["next_batch"], batch.get("rooms", {})
+        self.invites |= set(rooms.get("invite", {}))
+        for room, part in rooms.get("join", {}).items():
+            self.events += [event | {"room_id": room} for event in part["timeline"]["events"]]
+
+    async def forgets(self) -> None:
+        """Know nothing of what was said before."""
+        await self.looks()
+        self.events.clear()
+        self.invites.clear()
 
     def of(self, author: str, room: str, kind: str = "m.room.message") -> list[Json]:
         """Return the events of somebody in a room, without edits."""
@@ -110,6 +125,7 @@ class Homeserver:
 
     address: str
     session: aiohttp.ClientSession
+    admin: Person | None = None
 
     async def request(
         self, method: str, path: tuple[str, ...], body: Any, *, token: str = "", query: Json | None = None
@@ -124,17 +140,18 @@ class Homeserver:
         async with self.session.request(method, url, headers=headers, **content) as response:
             return response.status, await response.json(content_type=None)
 
-    async def register(self, name: str) -> Person:
+    async def register(self, name: str, *, is_admin: bool = False) -> Person:
         """Register an account by the shared secret."""
         url = f"{self.address}/_synapse/admin/v1/register"
         _, nonce = await self._send("GET", url, None, {}, {})
-        text = "\0".join([nonce["nonce"], name, "password", "notadmin"])
+        text = "\0".join([nonce["nonce"], name, "password", "admin" if is_admin else "notadmin"])
         mac = hmac.new(SECRET.encode(), text.encode(), hashlib.sha1).hexdigest()
         body = {
             **nonce,
             "username": name,
             "displayname": name.partition("-")[0].title(),
             "password": "password",
+            "admin": is_admin,
             "mac": mac,
         }
         status, account = await self._send("POST", url, body, {}, {})
@@ -147,6 +164,23 @@ class Homeserver:
         url = f"{self.address}/_matrix/media/v3/upload"
         _, answer = await self._send("POST", url, content, headers, {"filename": filename})
         return str(answer["content_uri"])
+
+    async def download(self, person: Person, uri: str) -> bytes:
+        """Return what was uploaded."""
+        url = f"{self.address}/_matrix/client/v1/media/download/{uri.removeprefix('mxc://')}"
+        async with self.session.get(url, headers={"Authorization": f"Bearer {person.token}"}) as response:
+            return await response.read()
+
+    async def limit_rate(self, person: Person, per_second: int | None) -> None:
+        """Take so many messages of somebody; None: as the configuration says."""
+        if self.admin is None:
+            self.admin = await self.register("admin", is_admin=True)
+        url = f"{self.address}/_synapse/admin/v1/users/{quote(person.id, safe='')}/override_ratelimit"
+        limit = {"messages_per_second": per_second, "burst_count": per_second}
+        headers = {"Authorization": f"Bearer {self.admin.token}"}
+        method = "DELETE" if per_second is None else "POST"
+        status, answer = await self._send(method, url, limit if per_second else None, headers, {})
+        assert status == 200, answer
 
 
 def _configure(folder: Path, port: int, **options: Any) -> Path:
@@ -166,6 +200,7 @@ def _configure(folder: Path, port: int, **options: Any) -> Path:
         "form_secret": "form",
         "report_stats": False,
         "trusted_key_servers": [],
+        "presence": {"enabled": False},
         "bcrypt_rounds": 4,
     }
     (folder / "signing.key").write_text("ed25519 a_test dFZFvTPD5YtiXuzuHJ+GD1EnBhLxKHtSdb2vtSPOQGc\n")

@@ -8,13 +8,14 @@ from shared.db.database import Address
 from shared.settings import Settings
 from tests.adapters.contract.driver import PlatformDriver, drivers
 from tests.standins.openai_api import OpenAIStub
+from tests.support.shared import Shared
 
 
 @pytest.fixture(params=drivers(), ids=lambda kind: kind.name)
-async def driver(request: pytest.FixtureRequest, settings: Settings) -> AsyncIterator[PlatformDriver]:
+async def driver(request: pytest.FixtureRequest, settings: Settings, shared: Shared) -> AsyncIterator[PlatformDriver]:
     """A platform with two people; Parley is closed, for stories that open it themselves."""
     kind: type[PlatformDriver] = request.param
-    async with kind.running(settings.model_copy(update={"default_guest_token_budget": 1_000_000})) as driver:
+    async with kind.running(settings.model_copy(update={"default_guest_token_budget": 1_000_000}), shared) as driver:
         yield driver
 
 

@@ -10,6 +10,7 @@ from tests.adapters.contract.driver import STOP, Capability, File, Json, Message
 from tests.adapters.discord.conftest import BETWEEN_STARTS, Scene, make_scene
 from tests.standins.discord import CUT, DiscordStandIn, Fault, Interaction, Limits, Person, Sent
 from tests.standins.discord.world import World
+from tests.support.shared import Shared
 
 PINGS = re.compile(r"<@!?(\d+)>|@(everyone|here)|<@(&\d+)>")
 
@@ -29,7 +30,7 @@ class Driver(PlatformDriver):
 
     @classmethod
     @asynccontextmanager
-    async def running(cls, settings: Settings) -> AsyncIterator[Self]:
+    async def running(cls, settings: Settings, shared: Shared) -> AsyncIterator[Self]:
         async with DiscordStandIn() as standin:
             standin.gateway.identify_seconds = BETWEEN_STARTS
             yield cls(make_scene(standin, settings), standin)
@@ -131,7 +132,7 @@ class Driver(PlatformDriver):
         """Close the gateway's connections; a resumed session is sent what it has missed."""
         await self._standin.gateway.drop_all()
 
-    def limit_rate(self) -> None:
+    async def limit_rate(self) -> None:
         """Take five messages in five seconds for each channel."""
         self._standin.limits = Limits(per_route=5, window=5.0)
 

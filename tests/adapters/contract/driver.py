@@ -15,6 +15,7 @@ from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
 from tests.support.chat_scene import ended
+from tests.support.shared import Shared
 
 Json = dict[str, Any]
 File = tuple[str, bytes]
@@ -35,6 +36,7 @@ class Capability(StrEnum):
     TABLES = "tables"
     COMMANDS_IN_THREADS = "commands in threads"
     CATCH_UP_ANYWHERE = "catch-up where it has never spoken"
+    NOTICES = "what a press is answered with is seen by that person alone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +79,13 @@ class PlatformDriver(ABC):
     # Whether failed deliveries are tried again at once, and not some seconds later.
     hurries = False
 
-    def __init__(self, scene: Any, standin: Any) -> None:
-        self.scene, self._standin, self._world = scene, standin, standin.world
+    def __init__(self, scene: Any, standin: Any, world: Any = None) -> None:
+        self.scene, self._standin, self._world = scene, standin, world or standin.world
         self._people = {ANN: scene.ann, BOB: scene.bob}
 
     @classmethod
     @abstractmethod
-    def running(cls, settings: Settings) -> AbstractAsyncContextManager[Self]:
+    def running(cls, settings: Settings, shared: Shared) -> AbstractAsyncContextManager[Self]:
         """Run the stand-in for the block, with both people and one channel; Parley is still closed."""
 
     def environment(self) -> dict[str, str]:
@@ -166,7 +168,7 @@ class PlatformDriver(ABC):
 
     @abstractmethod
     async def press_for_notice(self, person: str, post: Post, label: str) -> str:
-        """Press a button and return what this person alone is told."""
+        """Press a button and return what this person is told, which may be nothing where others see it too."""
 
     @abstractmethod
     async def command(self, person: str, name: str, place: Place) -> str:
@@ -205,7 +207,7 @@ class PlatformDriver(ABC):
         self._standin.latency = seconds
 
     @abstractmethod
-    def limit_rate(self) -> None:
+    async def limit_rate(self) -> None:
         """Take only so many requests as the platform itself does; others are answered with a 429."""
 
     @abstractmethod
@@ -268,6 +270,10 @@ class PlatformDriver(ABC):
             while await self.scene.value("SELECT count(*) FROM outbox WHERE status = 'delivered'") < count:
                 await self.scene.until_value(0, OPEN_REPLIES)
                 await self.scene.sql(RETRY_FAILED)
+
+    async def until_settled(self) -> None:
+        """Return once it is stored how far the platform was listened to."""
+        await self.scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL")
 
     async def hurry_deliveries(self) -> None:
         """Let failed deliveries be tried again at once, until cancelled."""

@@ -10,6 +10,7 @@ from tests.adapters.contract.driver import STOP, Capability, File, Json, Message
 from tests.adapters.slack.conftest import Scene, make_scene
 from tests.standins.slack import Limits, Person, SlackStandIn, pings, show
 from tests.standins.slack.world import World
+from tests.support.shared import Shared
 
 ALL_MEMBERS = frozenset({"channel", "here", "everyone"})
 
@@ -28,7 +29,7 @@ class Driver(PlatformDriver):
 
     @classmethod
     @asynccontextmanager
-    async def running(cls, settings: Settings) -> AsyncIterator[Self]:
+    async def running(cls, settings: Settings, shared: Shared) -> AsyncIterator[Self]:
         async with SlackStandIn() as standin:
             scene = make_scene(standin, settings)
             await standin.make_app(build_manifest(scene.own, None))
@@ -129,7 +130,7 @@ class Driver(PlatformDriver):
         self._standin.socket.cut_all()
         await self.until_disconnected()
 
-    def limit_rate(self) -> None:
+    async def limit_rate(self) -> None:
         """Take ten messages in ten seconds for each channel, and a few calls a minute of other methods."""
         self._standin.limits = Limits(factor=1)
 

@@ -46,7 +46,7 @@ async def test_an_edit_while_the_answer_is_made_is_offered_with_it(talk: Platfor
     hold.set()
 
     await talk.hear(place)
-    assert talk.posts(place)[0].buttons[0] == ANSWER_EDITED
+    await talk.wait(lambda: talk.posts(place)[0].buttons[:1] == (ANSWER_EDITED,))
 
 
 async def test_an_edit_after_the_answer_offers_another_one(talk: PlatformDriver) -> None:

@@ -112,7 +112,7 @@ async def test_what_was_missed_while_nobody_listened_is_answered_in_order(
         root = await driver.say(ANN, "hello", place)
         await driver.hear(place)
         await driver.until_delivered(2)
-        await driver.scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL")
+        await driver.until_settled()
         for name in ("no such channel", "1", "🐸"):
             await driver.scene.sql(NAMED_BY_A_CALLER, platform=driver.name, name=name)
     unknown = await driver.add_channel("never-spoken-in")
@@ -155,7 +155,7 @@ async def test_a_message_that_a_failover_of_the_database_has_lost_is_read_again(
 async def test_a_flood_is_answered_completely_within_the_platforms_limits(talk: PlatformDriver) -> None:
     talk.scene.model.play(numbers_back)
     places = [await talk.add_channel(f"channel-{number}") for number in range(CHANNELS)]
-    talk.limit_rate()
+    await talk.limit_rate()
     talk.refuse_posts(5)
 
     for number in range(FLOOD):
@@ -165,7 +165,7 @@ async def test_a_flood_is_answered_completely_within_the_platforms_limits(talk: 
 
     assert talk.rate_limited() >= 5
     for index, place in enumerate(places):
-        numbers = re.findall(r"answer (\d+)\.", " ".join(talk.texts(place)))
+        numbers = re.findall(r"answer (\d+)\.", " ".join(await talk.hear(place)))
         assert sorted(map(int, numbers)) == list(range(index, FLOOD, CHANNELS))
 
 
@@ -237,4 +237,4 @@ async def test_a_worker_that_was_frozen_before_it_posted_leaves_the_reply_to_the
         async with asyncio.timeout(30):
             while "reply_sent_by_another_process" not in log.read_text():  # noqa: ASYNC110  # another process writes it
                 await asyncio.sleep(0.05)
-    assert driver.texts(place) == ["Only once."]
+    assert await driver.wait(lambda: driver.texts(place)) == ["Only once."]

@@ -18,6 +18,7 @@ from tests.adapters.contract import test_contract, test_contract_changes, test_c
 from tests.adapters.contract.driver import PlatformDriver, drivers
 from tests.conftest import new_database
 from tests.standins.openai_api import OpenAIStub
+from tests.support.shared import Shared
 
 Story = Callable[..., Coroutine[Any, Any, None]]
 # Each holds up to 20 of the 100 connections of the server.
@@ -51,13 +52,13 @@ def played_together() -> Iterator[Any]:
             yield pytest.param(kind, stories(), id=kind.name)
 
 
-async def play(story: Story, kind: type[PlatformDriver], settings: Settings, postgres: URL) -> None:
+async def play(story: Story, kind: type[PlatformDriver], settings: Settings, postgres: URL, shared: Shared) -> None:
     """Play one story on a strained platform with a database and a model of its own."""
     async with AsyncExitStack() as stack:
         model = await stack.enter_async_context(OpenAIStub())
         address = await stack.enter_async_context(new_database(postgres))
         parameters = {"openai_base_url": model.base_url, "default_guest_token_budget": 1_000_000}
-        driver = await stack.enter_async_context(kind.running(settings.model_copy(update=parameters)))
+        driver = await stack.enter_async_context(kind.running(settings.model_copy(update=parameters), shared))
         driver.strain()
         driver.hurries = True
         if "talk" in inspect.signature(story).parameters:
@@ -70,13 +71,13 @@ async def play(story: Story, kind: type[PlatformDriver], settings: Settings, pos
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("kind", "together"), list(played_together()))
 async def test_the_stories_of_the_contract_hold_under_strain(
-    kind: type[PlatformDriver], together: list[Story], settings: Settings, postgres: URL
+    kind: type[PlatformDriver], together: list[Story], settings: Settings, postgres: URL, shared: Shared
 ) -> None:
     room = asyncio.Semaphore(SIDE_BY_SIDE)
 
     async def play_in_turn(story: Story) -> None:
         async with room:
-            await play(story, kind, settings, postgres)
+            await play(story, kind, settings, postgres, shared)
 
     ends = await asyncio.gather(*map(play_in_turn, together), return_exceptions=True)
 

@@ -1,98 +1,103 @@
-"""One homeserver for all tests of a process, and for each test an account of the agent, two people and a room."""
+"""One homeserver for all tests of a process, a proxy before it, and in each test the agent, two people and a room."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from uuid import uuid4
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
-from adapters.cli.opening import prepare
 from adapters.matrix.platform import MatrixPlatform
 from adapters.matrix.settings import MatrixSettings
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
-from tests.support.chat_scene import ended
-from tests.support.parley import Parley, open_parley
-from tests.support.synapse import Homeserver, Person, running_synapse
-
-LISTENS = "SELECT count(*) FROM chat_listeners WHERE mark IS NOT NULL AND leased_until > now()"
+from tests.support.chat_scene import ChatScene
+from tests.support.homeserver_proxy import HomeserverProxy
+from tests.support.shared import Shared
+from tests.support.synapse import Homeserver, Person
+from tests.support.worlds import World, open_worlds
 
 
 @dataclass
-class Scene:
-    """Ann, Bob and the agent at a homeserver; all three are in `room`, and Ann and the agent in `direct`."""
+class Listeners:
+    """The adapters that listen through a proxy."""
 
-    settings: Settings
-    homeserver: Homeserver
-    agent: Person
-    ann: Person
-    bob: Person
-    room: str = ""
-    direct: str = ""
+    proxy: HomeserverProxy
+
+    async def until(self, count: int = 1) -> None:
+        await self.proxy.until(lambda: self.proxy.listeners >= count)
+
+    async def until_gone(self) -> None:
+        await self.proxy.until(lambda: not self.proxy.listeners)
+
+
+@dataclass(kw_only=True)
+class Scene(ChatScene):
+    """Ann, Bob and the agent at a homeserver."""
+
+    world: World
+    proxy: HomeserverProxy
     invites: str = "all"
-    parley: Parley = field(init=False)
+
+    @property
+    def connections(self) -> Listeners:
+        return Listeners(self.proxy)
+
+    @property
+    def homeserver(self) -> Homeserver:
+        return self.world.homeserver
+
+    @property
+    def agent(self) -> Person:
+        return self.world.agent
+
+    @property
+    def ann(self) -> Person:
+        return self.world.ann
+
+    @property
+    def bob(self) -> Person:
+        return self.world.bob
+
+    @property
+    def room(self) -> str:
+        return self.world.room
+
+    @property
+    def direct(self) -> str:
+        return self.world.direct
 
     @property
     def own(self) -> MatrixSettings:
-        token = SecretStr(self.agent.token)
-        return MatrixSettings(homeserver=self.homeserver.address, token=token, invites=self.invites)
+        return MatrixSettings(homeserver=self.proxy.base, token=SecretStr(self.agent.token), invites=self.invites)
 
-    @asynccontextmanager
-    async def opened(self, address: Address, model: OpenAIStub, *, listens: bool = True) -> AsyncIterator["Scene"]:
-        """Open Parley with a worker, and with an adapter that listens."""
-        platform = MatrixPlatform(self.own)
-        await prepare(self.settings, address)
-        async with open_parley(self.settings, address, model, senders={"matrix": platform}) as parley:
-            self.parley = parley
-            listening = asyncio.create_task(platform.listen(parley.app)) if listens else None
-            try:
-                if listening is not None:
-                    await self.until(1, LISTENS)
-                yield self
-            finally:
-                if listening is not None:
-                    await ended(listening)
-
-    async def until(self, value: object, statement: str) -> None:
-        """Return once a query gives this value."""
-        async with asyncio.timeout(60):
-            while await self.parley.value(statement) != value:  # noqa: ASYNC110  # another process's row tells nobody
-                await asyncio.sleep(0.05)
+    def build(self, **options: Any) -> MatrixPlatform:
+        return MatrixPlatform(self.own, **options)
 
     async def hears(self, text: str, room: str = "") -> str:
         """Return the id of the agent's message in the direct room, or another, once Ann sees this text."""
         return await self.ann.hears(self.agent.id, room or self.direct, text)
 
-    def prompt(self, number: int = -1) -> str:
-        """Return the last user message that the model was shown."""
-        return str(self.parley.model.requests[number].body["messages"][-1]["content"])
 
-
-@pytest.fixture(scope="session")
-async def homeserver(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Homeserver]:
-    async with running_synapse(tmp_path_factory.mktemp("synapse")) as homeserver:
-        yield homeserver
+@asynccontextmanager
+async def made_scene(shared: Shared, settings: Settings) -> AsyncIterator[Scene]:
+    """Make a scene for the block; its Parley is still closed."""
+    worlds = await shared.get(open_worlds)
+    async with worlds.taken() as world, HomeserverProxy(world.homeserver.address) as proxy:
+        yield Scene(settings=settings, general={"id": world.room}, world=world, proxy=proxy)
 
 
 @pytest.fixture
-async def scene(homeserver: Homeserver, settings: Settings) -> Scene:
-    """The people and rooms; Parley is still closed."""
-    number = uuid4().hex[:8]
-    agent, ann, bob = [await homeserver.register(f"{name}-{number}") for name in ("parley", "ann", "bob")]
-    scene = Scene(settings.model_copy(update={"default_guest_token_budget": 1_000_000}), homeserver, agent, ann, bob)
-    scene.room = await ann.makes_room(agent.id, bob.id, name="Bikes")
-    scene.direct = await ann.makes_room(agent.id, is_direct=True)
-    for person, room in ((agent, scene.room), (bob, scene.room), (agent, scene.direct)):
-        await person.joins(room)
-    return scene
+async def scene(shared: Shared, settings: Settings) -> AsyncIterator[Scene]:
+    """Everything but Parley: tests that prepare something open it themselves."""
+    async with made_scene(shared, settings.model_copy(update={"default_guest_token_budget": 1_000_000})) as scene:
+        yield scene
 
 
 @pytest.fixture
 async def matrix(scene: Scene, address: Address, model: OpenAIStub) -> AsyncIterator[Scene]:
-    """The scene with Parley open."""
+    """The scene with its Parley open."""
     async with scene.opened(address, model):
         yield scene

@@ -2,6 +2,7 @@
 
 from tests.adapters.matrix.conftest import Scene
 from tests.standins.openai_api import Answer
+from tests.standins.openai_api.script import gated_answer
 
 SAID = "SELECT content FROM inbox ORDER BY id"
 
@@ -78,7 +79,7 @@ async def test_edits_and_redactions_are_those_of_the_author(matrix: Scene) -> No
     matrix.parley.model.play([Answer("Of forgs."), Answer("Of bikes."), Answer("Then.")])
     question = await ann.says(room, "tell me of forgs", **mention(matrix))
     answer = await matrix.hears("Of forgs.", room)
-    await matrix.until(1, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+    await matrix.until_value(1, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
 
     await bob.edits(room, question, "tell me of Bob")
     await ann.edits(room, question, "tell me of bikes")
@@ -88,7 +89,7 @@ async def test_edits_and_redactions_are_those_of_the_author(matrix: Scene) -> No
     await matrix.hears("Of bikes.", room)
 
     await ann.call("PUT", "rooms", room, "redact", question, "redacted", body={})
-    await matrix.until(2, "SELECT count(*) FROM inbox WHERE content = '[deleted]'")
+    await matrix.until_value(2, "SELECT count(*) FROM inbox WHERE content = '[deleted]'")
     await ann.says(direct, "and then?")
     await matrix.hears("Then.")
 
@@ -100,10 +101,10 @@ async def test_reactions_are_buttons_of_who_asked(matrix: Scene) -> None:
     await matrix.parley.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'matrix')")
     await ann.says(room, "hello", **mention(matrix))
     answer = await matrix.hears("Good?", room)
-    await matrix.until(1, "SELECT count(*) FROM chat_buttons")
+    await matrix.until_value(1, "SELECT count(*) FROM matrix_buttons")
     await bob.reacts(room, answer, "👎")
     await ann.reacts(room, answer, "👍\ufe0f")
-    await matrix.until(1, "SELECT count(*) FROM feedback")
+    await matrix.until_value(1, "SELECT count(*) FROM feedback")
     assert await matrix.parley.value("SELECT score FROM feedback") == 1
 
     await ann.says(room, "choose for me", **mention(matrix))
@@ -119,11 +120,13 @@ async def test_reactions_are_buttons_of_who_asked(matrix: Scene) -> None:
 
 async def test_commands_begin_with_either_sign_and_private_answers_go_to_the_direct_room(matrix: Scene) -> None:
     ann, agent = matrix.ann, matrix.agent
+    # As if it knew none.
+    await agent.call("PUT", "user", agent.id, "account_data", "m.direct", body={})
 
     await ann.says(matrix.direct, "!stop")
     await matrix.hears("Nothing of yours is running here.")
     await ann.says(matrix.room, "Parley: /budget", **mention(matrix))
-    (invited,) = await ann.sees(lambda: ann.invites - {matrix.room, matrix.direct})
+    (invited,) = await ann.sees(lambda: ann.invites)
     await ann.joins(invited)
     await ann.sees(lambda: ann.texts(agent.id, invited))
 
@@ -132,65 +135,16 @@ async def test_commands_begin_with_either_sign_and_private_answers_go_to_the_dir
     assert await matrix.parley.value("SELECT count(*) FROM turns") == 0
 
 
-async def test_an_answer_grows_in_one_message_and_is_stopped_by_a_reaction(matrix: Scene) -> None:
-    ann, direct = matrix.ann, matrix.direct
-    matrix.parley.model.play([Answer("One two three four five six seven eight nine.", chunk_chars=4, chunk_delay=0.5)])
+async def test_an_encrypted_file_is_refused_in_one_sentence(matrix: Scene) -> None:
+    url = await matrix.homeserver.upload(matrix.ann, b"xxx", "secret.txt")
 
-    await ann.says(direct, "slowly")
-    await ann.sees(lambda: ann.of(matrix.agent.id, direct))
-    live = ann.of(matrix.agent.id, direct)[0]["event_id"]
-    assert ann.texts(matrix.agent.id, direct)[0].endswith("🛑 stops it")
-    await matrix.until(1, "SELECT count(*) FROM chat_buttons")
-    await ann.reacts(direct, live, "🛑")
-    await ann.sees(lambda: ann.texts(matrix.agent.id, direct)[0].endswith("Stopped."))
+    await matrix.ann.says(matrix.direct, "secret.txt", msgtype="m.file", file={"url": url, "key": {}})
 
-    assert len(ann.of(matrix.agent.id, direct)) == 1
-
-
-async def test_files_come_in_with_the_token_and_go_out(matrix: Scene) -> None:
-    ann, direct = matrix.ann, matrix.direct
-    create = ("file_manager__create_document", {"title": "Bikes", "content": "Bikes are blue.", "format": "txt"})
-    matrix.parley.model.play(
-        [
-            Answer(tool_calls=[("file_manager__read_document", {"file_id": 1})]),
-            Answer(tool_calls=[create]),
-            Answer("Here it is."),
-        ]
-    )
-    url = await matrix.homeserver.upload(ann, b"bikes are green", "notes.txt")
-    facts = {"mimetype": "text/plain", "size": 15}
-    await ann.says(direct, "read this", msgtype="m.file", filename="notes.txt", url=url, info=facts)
-    await ann.sees(lambda: any(event["content"]["msgtype"] == "m.file" for event in ann.of(matrix.agent.id, direct)))
-
-    assert "bikes are green" in str(matrix.parley.model.requests[1].body["messages"][-1])
-    file = ann.of(matrix.agent.id, direct)[-1]["content"]
-    server, _, media = file["url"].removeprefix("mxc://").partition("/")
-    address = f"{matrix.homeserver.address}/_matrix/client/v1/media/download/{server}/{media}"
-    headers = {"Authorization": f"Bearer {ann.token}"}
-    async with matrix.homeserver.session.get(address, headers=headers) as response:
-        assert "Bikes are blue." in await response.text()
-
-    await ann.says(direct, "secret.txt", msgtype="m.file", file={"url": url, "key": {}})
     await matrix.hears("I can't read an encrypted file; please send it without encryption.")
 
 
-async def test_long_answers_are_split_and_very_long_ones_are_a_file(matrix: Scene) -> None:
-    ann, direct = matrix.ann, matrix.direct
-    lines = [f"print({number:05})" for number in range(900)]
-    matrix.parley.model.play([Answer("\n".join(["```python", *lines, "```", "Done."])), Answer("word " * 9000)])
-
-    await ann.says(direct, "code, please")
-    await ann.sees(lambda: len(ann.of(matrix.agent.id, direct)) == 2)
-    parts = ann.texts(matrix.agent.id, direct)
-    assert [part.count("```") for part in parts] == [2, 2]
-    assert [line for part in parts for line in part.splitlines() if line.startswith("print")] == lines
-    await ann.says(direct, "a book, please")
-    await ann.sees(lambda: len(ann.of(matrix.agent.id, direct)) == 4)
-    assert ann.of(matrix.agent.id, direct)[3]["content"]["filename"] == "answer.md"
-
-
 async def test_an_encrypted_room_is_refused_once_in_one_sentence(matrix: Scene) -> None:
-    ann, room = matrix.ann, matrix.room
+    ann, room, matrix.world.is_spoilt = matrix.ann, matrix.room, True
     await ann.call("PUT", "rooms", room, "state", "m.room.encryption", "", body={"algorithm": "m.megolm.v1.aes-sha2"})
     for _ in range(2):
         await ann.sends(room, "m.room.encrypted", {"algorithm": "m.megolm.v1.aes-sha2", "ciphertext": "x"})
@@ -204,7 +158,7 @@ async def test_an_encrypted_room_is_refused_once_in_one_sentence(matrix: Scene) 
 
 
 async def test_a_room_that_is_upgraded_is_followed(matrix: Scene) -> None:
-    ann, agent = matrix.ann, matrix.agent
+    ann, agent, matrix.world.is_spoilt = matrix.ann, matrix.agent, True
     matrix.parley.model.play([Answer("Here.")])
 
     upgraded = await ann.call("POST", "rooms", matrix.room, "upgrade", body={"new_version": "11"})
@@ -214,3 +168,49 @@ async def test_a_room_that_is_upgraded_is_followed(matrix: Scene) -> None:
     await ann.sees(lambda: ann.of(agent.id, room, "m.room.member")[-1]["content"]["membership"] == "join")
     await ann.says(room, "are you here?", **mention(matrix))
     await matrix.hears("Here.", room)
+
+
+async def test_power_levels_are_roles_of_their_room_and_a_space_is_a_server(matrix: Scene) -> None:
+    ann, bob, world = matrix.ann, matrix.bob, matrix.world
+    listed, own = await world.make_channel("general", 0), await bob.makes_room(matrix.agent.id)
+    grant = (
+        "INSERT INTO role_grants (platform, server, role, permission_level) VALUES ('matrix', :server, :role, 'user')"
+    )
+    # A role of the listed room, on the server that is its space.
+    await matrix.sql(grant, server=world.space, role=f"{listed} admin")
+    await matrix.sql(
+        "INSERT INTO personas (name, system_prompt, platform, platform_server_id) "
+        "VALUES ('p', 'In the space.', 'matrix', :server)",
+        server=world.space,
+    )
+    matrix.model.play([Answer("Of an admin."), Answer("Of a member."), Answer("In a room of his own.")])
+
+    await ann.says(listed, "hello", **mention(matrix))
+    await matrix.hears("Of an admin.", listed)
+    await bob.says(listed, "hello", **mention(matrix))
+    await matrix.hears("Of a member.", listed)
+    await bob.sees(lambda: bob.of(matrix.agent.id, own, "m.room.member"))
+    await bob.says(own, "hello", **mention(matrix))
+    await bob.hears(matrix.agent.id, own, "In a room of his own.")
+
+    requests = [str(request.body) for request in matrix.model.requests]
+    assert ["calendar__list_holidays" in request for request in requests] == [True, False, False]
+    assert ["In the space." in request for request in requests] == [True, True, False]
+
+
+async def test_the_room_sees_that_it_has_read_a_question_and_writes(matrix: Scene) -> None:
+    ann, direct = matrix.ann, matrix.direct
+    hold, script = gated_answer("At last.")
+    matrix.model.play(script)
+    mark = ann.mark
+    question = await ann.says(direct, "hello")
+    await matrix.proxy.until(lambda: any("/typing/" in call.path for call in matrix.proxy.journal))
+    await matrix.proxy.until(lambda: any("/receipt/" in call.path for call in matrix.proxy.journal))
+
+    batch = await ann.call("GET", "sync", since=mark)
+    seen = {event["type"]: event["content"] for event in batch["rooms"]["join"][direct]["ephemeral"]["events"]}
+    hold.set()
+    await matrix.hears("At last.")
+
+    assert seen["m.typing"] == {"user_ids": [matrix.agent.id]}
+    assert matrix.agent.id in seen["m.receipt"][question]["m.read"]

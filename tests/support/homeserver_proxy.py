@@ -1,0 +1,190 @@
+"""A proxy between the agent and its homeserver that keeps a journal and can be told to misbehave."""
+
+import asyncio
+import json
+import re
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+from yarl import URL
+
+from tests.standins.stand_in import ChatStandIn
+
+Json = dict[str, Any]
+# The connection is cut instead of an answer, or nothing comes until the other side gives up.
+CUT, SILENCE = 0, -1
+SYNC = "/_matrix/client/v3/sync"
+SENDING, HISTORY = "/send/m.room.message/", "/messages"
+TRANSACTION = re.compile(r"/(?:send|redact)/[^/?]+/[^/?]+")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens to the next requests of a method whose path contains `path`; `after`: they take effect."""
+
+    method: str
+    path: str
+    status: int
+    times: int = 1
+    after: bool = False
+    retry_after_ms: int = 1000
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request of the agent and the status that it was answered with."""
+
+    method: str
+    path: str
+    status: int
+    errcode: str | None = None
+
+
+class HomeserverProxy(ChatStandIn):
+    """What the agent takes for its homeserver, open as long as its `async with` block."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(web.Server(self._serve, access_log=None, handler_cancellation=True), 0)
+        self.address = address
+        self.faults: list[Fault] = []
+        self.journal: list[Call] = []
+        # While it is away, nobody answers.
+        self.is_away = False
+        # Whether what people write is kept from the agent, until it asks for its rooms anew.
+        self.withholds = False
+        self.listeners = 0
+        # Events that an adapter is done with: it has asked for those after them.
+        self.taken: set[str] = set()
+        self._given: defaultdict[str, set[str]] = defaultdict(set)
+        self._repeats: list[Json] = []
+        self._transactions = ""
+        self._connections: set[asyncio.Transport] = set()
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def repeat(self, event: Json) -> None:
+        """Deliver an event to the agent again."""
+        self._repeats.append(event)
+        await self.tell()
+        await self.until(lambda: not self._repeats)
+
+    async def until_taken(self, event_id: str) -> None:
+        """Return once an adapter is done with an event."""
+        await self.until(lambda: event_id in self.taken)
+
+    async def until_silent(self, count: int = 1) -> None:
+        """Return once so many requests wait for an answer that does not come, or have waited."""
+        await self.until(lambda: sum(call.status == SILENCE for call in self.journal) >= count)
+
+    def forget_transactions(self) -> None:
+        """Let transaction ids that come again be new ones."""
+        self._transactions += "x"
+
+    def go_away(self) -> None:
+        """Break every connection off and answer nothing, as long as `is_away` is not set back."""
+        self.is_away = True
+        self.cut_all()
+
+    def cut_all(self) -> None:
+        """Break every connection off."""
+        for connection in self._connections:
+            connection.abort()
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
+        assert request.transport is not None
+        self._connections.add(request.transport)
+        try:
+            await asyncio.sleep(self.latency)
+            fault = self._take_fault(request.method, request.raw_path)
+            if fault is not None and not fault.after:
+                status, body = await self._fail(request, fault)
+            elif request.path == SYNC:
+                status, body = await self._sync(request)
+            else:
+                status, body = await self._pass_on(request)
+                if fault is not None:
+                    status, body = await self._fail(request, fault)
+            errcode = json.loads(body).get("errcode") if status >= 400 else None
+            self.journal.append(Call(request.method, request.path, status, errcode))
+            return web.Response(body=body, status=status or 502, headers={"Content-Type": "application/json"})
+        finally:
+            self._connections.discard(request.transport)
+            await self.tell()
+
+    def _take_fault(self, method: str, path: str) -> Fault | None:
+        if self.is_away:
+            return Fault(method, path, CUT)
+        for index, fault in enumerate(self.faults):
+            if fault.method == method and fault.path in path:
+                self.faults[index : index + 1] = [replace(fault, times=fault.times - 1)] if fault.times > 1 else []
+                return fault
+        return None
+
+    async def _fail(self, request: web.BaseRequest, fault: Fault) -> tuple[int, bytes]:
+        if fault.status == SILENCE:
+            self.journal.append(Call(request.method, request.path, SILENCE))
+            await self.tell()
+            await asyncio.Event().wait()
+        if fault.status == CUT and request.transport is not None:
+            request.transport.abort()
+        if fault.status == 429:
+            answer = {"errcode": "M_LIMIT_EXCEEDED", "retry_after_ms": fault.retry_after_ms}
+            return 429, json.dumps(answer).encode()
+        return fault.status, b'{"errcode": "M_UNKNOWN", "error": "out of order"}'
+
+    async def _pass_on(self, request: web.BaseRequest) -> tuple[int, bytes]:
+        if self._session is None:
+            self._session = aiohttp.ClientSession()
+        path = TRANSACTION.sub(lambda match: match[0] + self._transactions, request.raw_path)
+        names = ("Authorization", "Content-Type")
+        async with self._session.request(
+            request.method,
+            URL(self.address + path, encoded=True),
+            data=await request.read() or None,
+            headers={name: request.headers[name] for name in names if name in request.headers},
+        ) as response:
+            return response.status, await response.read()
+
+    async def _sync(self, request: web.BaseRequest) -> tuple[int, bytes]:
+        since = request.query.get("since")
+        if since is None:
+            self.withholds = False
+            return await self._pass_on(request)
+        self.taken |= self._given.pop(since, set())
+        self.listeners += 1
+        await self.tell()
+        passing = asyncio.create_task(self._pass_on(request))
+        repeating = asyncio.create_task(self.until(lambda: self._repeats, 600))
+        try:
+            await asyncio.wait({passing, repeating}, return_when=asyncio.FIRST_COMPLETED)
+            if self._repeats:
+                return 200, self._say_again(since)
+            status, body = passing.result()
+            if self.withholds:
+                # Until the adapter hangs up.
+                await asyncio.Event().wait()
+            self._note(json.loads(body))
+            return status, body
+        finally:
+            self.listeners -= 1
+            passing.cancel()
+            repeating.cancel()
+            await asyncio.gather(passing, repeating, return_exceptions=True)
+
+    def _note(self, batch: Json) -> None:
+        rooms = batch.get("rooms", {}).get("join", {}).values()
+        events = {event["event_id"] for room in rooms for event in room["timeline"]["events"]}
+        self._given[batch.get("next_batch", "")] |= events
+
+    def _say_again(self, since: str) -> bytes:
+        rooms: Json = defaultdict(lambda: {"timeline": {"events": []}})
+        for event in self._repeats:
+            rooms[event["room_id"]]["timeline"]["events"].append(event)
+        self._repeats.clear()
+        return json.dumps({"next_batch": since, "rooms": {"join": rooms}}).encode()
