@@ -1,0 +1,89 @@
+"""The homeserver away or refusing, and the agent away."""
+
+from shared.db.database import Address
+from tests.adapters.matrix.conftest import Scene
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.openai_api.script import gated_answer
+from tests.support.homeserver_proxy import SENDING, Fault
+
+WAITING = "SELECT count(*) FROM outbox WHERE status <> 'delivered'"
+
+
+async def test_after_an_outage_answers_arrive_once_and_what_was_written_meanwhile_is_answered(matrix: Scene) -> None:
+    ann, bob, world = matrix.ann, matrix.bob, matrix.world
+    hold, script = gated_answer("Made in the outage.")
+    matrix.model.play(script)
+    await ann.says(matrix.direct, "are you there?")
+    await matrix.model.until(1)
+
+    matrix.proxy.go_away()
+    hold.set()
+    # Longer than a request is repeated.
+    await matrix.until_value(True, "SELECT error IS NOT NULL FROM outbox")
+    matrix.model.play([Answer("Bob's answer.")])
+    await bob.says(world.bobs_direct, "while you were away")
+    assert await matrix.value("SELECT count(*) FROM inbox") == 1
+    matrix.proxy.is_away = False
+    await matrix.sql("UPDATE outbox SET claimed_until = now()")
+
+    await matrix.hears("Made in the outage.")
+    await bob.hears(matrix.agent.id, world.bobs_direct, "Bob's answer.")
+    await matrix.until_value(2, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+    await ann.looks()
+    assert ann.texts(matrix.agent.id, matrix.direct) == ["Made in the outage."]
+
+
+async def test_a_wait_that_the_homeserver_asks_for_is_kept_however_long(matrix: Scene) -> None:
+    matrix.model.play([Answer("After the wait.")])
+    matrix.proxy.faults.append(Fault("PUT", SENDING, 429, retry_after_ms=120_000))
+    await matrix.ann.says(matrix.direct, "hello")
+
+    await matrix.until_value(True, "SELECT error IS NOT NULL FROM outbox")
+    assert await matrix.value("SELECT claimed_until > now() + interval '100 seconds' FROM outbox")
+    sent = [call for call in matrix.proxy.journal if SENDING in call.path]
+    assert [call.status for call in sent] == [429]
+    await matrix.sql("UPDATE outbox SET claimed_until = now()")
+
+    await matrix.hears("After the wait.")
+    await matrix.until_value(0, WAITING)
+
+
+async def test_a_room_that_it_has_joined_just_before_a_new_start_is_known_and_an_invitation_waits(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    model.play([Answer("Nice to meet you.")] * 2)
+    async with scene.opened(address, model, works=False):
+        pass
+    # While it is away, less than the two minutes for which Synapse repeats an answer.
+    joined, invited = [await scene.bob.makes_room(scene.agent.id, is_direct=True) for _ in range(2)]
+    await scene.agent.joins(joined)
+    await scene.bob.says(invited, "written before it came in")
+
+    async with scene.opened(address, model):
+        await scene.bob.says(joined, "no mention is needed here")
+        for room in (joined, invited):
+            await scene.bob.hears(scene.agent.id, room, "Nice to meet you.")
+        assert await scene.sql("SELECT is_direct FROM conversations") == [(True,), (True,)]
+
+
+async def test_edits_redactions_reactions_and_commands_of_a_downtime_count(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    ann, direct = scene.ann, scene.direct
+    model.play([Answer("Of forgs."), Answer("Of bikes.")])
+    async with scene.opened(address, model):
+        asked = await ann.says(direct, "tell me of forgs")
+        answer = await scene.hears("Of forgs.")
+        gone = await ann.says(direct, "and of a secret")
+        await scene.hears("Of bikes.")
+        await scene.until_value(2, "SELECT count(*) FROM matrix_buttons")
+    await ann.reacts(direct, answer, "👍")
+    await ann.edits(direct, asked, "tell me of frogs")
+    await ann.call("PUT", "rooms", direct, "redact", gone, "redacted", body={})
+    await ann.says(direct, "/budget")
+
+    async with scene.opened(address, model):
+        await ann.sees(lambda: "tokens" in ann.texts(scene.agent.id, direct)[-1])
+        contents = await scene.sql("SELECT content FROM inbox ORDER BY id")
+        assert contents == [("tell me of frogs",), ("[deleted]",), ("",)]
+        assert await scene.value("SELECT score FROM feedback") == 1
