@@ -2,15 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 
 @dataclass(frozen=True)
 class PlatformSettings:
     """The settings of a platform: each field is read from the variable `<PLATFORM>_<FIELD>`."""
-
-    # Whether its listener hands each event to the cell in which the server lives.
-    has_cells: ClassVar[bool] = False
 
     @property
     def missing(self) -> str | None:
@@ -26,3 +22,8 @@ class PlatformSettings:
     def origins(self) -> Mapping[str, str]:
         """Return the platform's addresses by variable: files may be fetched from there, even from private networks."""
         return {}
+
+    @property
+    def has_cells(self) -> bool:
+        """Return whether the listener hands each event to the cell in which its server lives."""
+        return False

@@ -76,7 +76,7 @@ async def find_home(platform: str, server: str, *, to: str, cells: Mapping[str, 
     between them. Raises `SameCell`, `OnItsWay` to another one, `MovedBySomebody`, or `NotRouted`.
     """
     # What is no folder of ours came by the HTTP API, whose routes hand it on.
-    if platform in list_folders() and not find_settings_class(platform).has_cells:
+    if platform in list_folders() and not find_settings_class(platform)().has_cells:
         raise NotRouted(platform=platform)
     first = next(iter(cells.values()))
     if not (await Move(platform, server, source=first, target=first).fetch(first, statements.lock_server))[0][

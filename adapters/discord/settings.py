@@ -13,8 +13,6 @@ from adapters.settings import PlatformSettings
 class DiscordSettings(PlatformSettings):
     """The settings of one bot; the addresses are for a proxy or a test."""
 
-    has_cells = True
-
     token: SecretStr | None = None
     """The bot's token."""
     api_base: str | None = None
@@ -41,3 +39,8 @@ class DiscordSettings(PlatformSettings):
     def origins(self) -> Mapping[str, str]:
         """Return the origins from which attachments may be fetched."""
         return {"DISCORD_CDN_BASE": self.cdn_base} if self.cdn_base else {}
+
+    @property
+    def has_cells(self) -> bool:
+        """Return that each event goes to its server's cell."""
+        return True
