@@ -110,6 +110,10 @@ class ChatPlatform(ABC):
         """Return how a text mentions an account."""
         return f"<@{account.rpartition(':')[2]}>"
 
+    def mention_place(self, place: "Place") -> str:
+        """Return how a text mentions a place."""
+        return f"<#{place.channel}>"
+
     def outage_scope(self, place: "Place") -> str:  # most platforms are one
         """Return which part of the platform is away when it does not answer for this place; empty for all of it."""
         return ""

@@ -103,7 +103,7 @@ class PostingPlatform(ChatPlatform):
         try:
             return await self._post_all(reply, key, live)
         except Undeliverable as error:
-            reason, where = self.find_reason(error), reply.place.channel
+            reason, where = self.find_reason(error), self.mention_place(reply.place)
             await notify_asker(self.app, reply, where=where, reason=reason, send_direct=partial(self._notify, key))
             raise
 

@@ -123,6 +123,15 @@ class MatrixPlatform(PostingPlatform):
         """Return the account."""
         return account
 
+    def mention_place(self, place: Place) -> str:
+        """Return a link that clients show as the room."""
+        return f"https://matrix.to/#/{place.channel}"
+
+    def find_reason(self, error: Undeliverable) -> str | None:
+        """Return why the account can't write in a room."""
+        is_forbidden = isinstance(error, Refused) and error.errcode == "M_FORBIDDEN"
+        return "I may not write there" if is_forbidden else None
+
     async def find_headers(self, url: str, credential: str) -> Mapping[str, str]:
         """Return the token for a file of the agent's own homeserver."""
         is_own = credential == CREDENTIAL and url.startswith(f"{self.client.homeserver}{DOWNLOAD}")

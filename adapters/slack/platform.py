@@ -194,7 +194,7 @@ class SlackPlatform(ChatPlatform):
                 await notify_asker(
                     self.app,
                     reply,
-                    where=f"<#{reply.place.channel}>",
+                    where=self.mention_place(reply.place),
                     reason=REASONS.get(error.slack_code),
                     send_direct=partial(send_direct, web),
                 )

@@ -214,3 +214,17 @@ async def test_the_room_sees_that_it_has_read_a_question_and_writes(matrix: Scen
 
     assert seen["m.typing"] == {"user_ids": [matrix.agent.id]}
     assert matrix.agent.id in seen["m.receipt"][question]["m.read"]
+
+
+async def test_who_may_not_be_answered_in_a_room_is_told_why_in_the_direct_one(matrix: Scene) -> None:
+    ann, room, state = matrix.ann, matrix.room, "m.room.power_levels"
+    levels = await ann.call("GET", "rooms", room, "state", state, "")
+    await ann.call("PUT", "rooms", room, "state", state, "", body=levels | {"events_default": 50})
+    matrix.parley.model.play([Answer("Hi.")])
+
+    await ann.says(room, "hello", **mention(matrix))
+    (invited,) = await ann.sees(lambda: ann.invites - {room, matrix.direct})
+    await ann.joins(invited)
+    (notice,) = await ann.sees(lambda: ann.texts(matrix.agent.id, invited))
+
+    assert notice == f"I have an answer for you in https://matrix.to/#/{room}, but I may not write there."
