@@ -32,7 +32,7 @@ help: ## say what can be made
 	@echo "make bench-memory  measure recall: what it finds, what it leaks, how long it takes"
 	@echo "make agentdojo  replay AgentDojo's 949 attacks and 97 tasks and print what had an effect and what asked"
 	@echo "make conformance  run MCP's and A2A's conformance suites and OpenAI's Node client, and print each scenario"
-	@echo "make slow    run the tests of Slack and Discord while both answer 300 ms late"
+	@echo "make slow    run the tests of the chat platforms while each answers 300 ms late"
 	@echo "make soak    run the tests that take minutes under load, and those of make slow"
 	@echo "make coverage  run the suite and tell how many lines of agent/ and shared/ it runs"
 	@echo "make mutants  change billing, policies and confirmations a little, and tell which changes no test notices"
@@ -95,7 +95,7 @@ bench-memory: ready-for-tests
 
 slow: ready-for-tests
 	@STANDIN_LATENCY_MS=300 $(BIN)/python -m pytest -n $(WORKERS) --timeout=600 \
-		tests/adapters/slack tests/adapters/discord tests/adapters/contract --ignore=tests/adapters/discord/test_path.py $(ARGS)
+		tests/adapters/slack tests/adapters/discord tests/adapters/matrix tests/adapters/contract --ignore=tests/adapters/discord/test_path.py $(ARGS)
 
 # Its environment is made anew when its lock has changed.
 .venv/agentdojo/.ready: requirements-agentdojo.lock | ready-for-tests

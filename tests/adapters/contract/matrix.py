@@ -28,7 +28,6 @@ class Driver(PlatformDriver):
     """Rooms of a space. What the agent's reactions, presses and commands are answered with is not an answer."""
 
     name = "matrix"
-    is_one_per_process = True
     message_limit = 8000
     capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability) - {
         Capability.FILES_IN_ANSWER,

@@ -189,7 +189,7 @@ async def test_a_yes_that_comes_too_late_does_nothing(talk: PlatformDriver) -> N
 
 
 async def test_a_running_answer_is_stopped_by_the_button_of_who_asked(talk: PlatformDriver) -> None:
-    talk.scene.model.play([Answer(SLOW, chunk_chars=4, chunk_delay=0.5)])
+    talk.scene.model.play([Answer(SLOW, chunk_chars=2, chunk_delay=0.5)])
     await talk.say(ANN, "slowly", talk.channel)
     refusal = await talk.press_stop(BOB, talk.channel)
     assert await talk.scene.value("SELECT status FROM turns") == "running"

@@ -1,10 +1,11 @@
 """The homeserver away or refusing, and the agent away."""
 
+from adapters.matrix.client import Client
 from shared.db.database import Address
 from tests.adapters.matrix.conftest import Scene
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import gated_answer
-from tests.support.homeserver_proxy import SENDING, Fault
+from tests.support.homeserver_proxy import SENDING, SILENCE, Fault
 
 WAITING = "SELECT count(*) FROM outbox WHERE status <> 'delivered'"
 
@@ -46,6 +47,17 @@ async def test_a_wait_that_the_homeserver_asks_for_is_kept_however_long(matrix: 
 
     await matrix.hears("After the wait.")
     await matrix.until_value(0, WAITING)
+
+
+async def test_a_request_that_is_met_with_silence_is_made_again(scene: Scene) -> None:
+    client = Client(scene.proxy.base, scene.agent.token)
+    scene.proxy.faults.append(Fault("GET", "/whoami", SILENCE))
+
+    answer = await client.call("GET", ("account", "whoami"), seconds=0.3)
+
+    await client.aclose()
+    assert answer["user_id"] == scene.agent.id
+    assert [call.status for call in scene.proxy.journal] == [SILENCE, 200]
 
 
 async def test_a_room_that_it_has_joined_just_before_a_new_start_is_known_and_an_invitation_waits(
