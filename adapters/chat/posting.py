@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from agent.queue.outbox import Reply
 
 KEY_DIGITS, ROOM_FOR_HINT = 24, 100
+# The kind of the keys of what a turn answers.
+TURN = "turn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +82,9 @@ class PostingPlatform(ChatPlatform):
         """Return why a message can't be posted in a place, for the asker; None where the asker has not to know."""
         return None
 
-    def to_key(self, *identity: object) -> str:
-        """Return the key of what this identity names."""
-        return f"parley-{to_key(self.app.secrets, *identity)[:KEY_DIGITS]}"
+    def to_key(self, kind: str, *identity: object) -> str:
+        """Return the key of what this identity names among those of its kind."""
+        return f"{kind}-{to_key(self.app.secrets, *identity)[:KEY_DIGITS]}"
 
     @property
     def reactions(self) -> Reactions:
@@ -91,7 +93,10 @@ class PostingPlatform(ChatPlatform):
 
     async def send(self, reply: "Reply") -> str | None:
         """Post a reply once, and return the id of its last message."""
-        live, key = reply.delivery.live_message_id, self.to_key(reply.turn_id or f"{reply.reply_to or reply.id}")
+        live, key = reply.delivery.live_message_id, self.to_key(TURN, reply.turn_id)
+        if not reply.turn_id:
+            # Of a command that was answered in vain before, the message is the same, and the reply is not.
+            key = self.to_key("reply", reply.reply_to or reply.id)
         if reply.delivery.is_withdrawn:
             # Its id may not have come back.
             live = live or (await self.list_posted(reply.place)).get(f"{key}-0")
@@ -177,7 +182,7 @@ class _LiveMessage:
 
     async def post(self, text: str) -> str:
         turn, place, platform = self._turn, self._turn.place, self._platform
-        key = f"{platform.to_key(turn.turn_id)}-0"
+        key = f"{platform.to_key(TURN, turn.turn_id)}-0"
         message_id = await platform.post(place, Post(self._draw(text), key, turn.reply_to))
         stop = TurnButtons(turn.turn_id, turn.asker, platform.app.clock.now()).stop()
         await platform.offer(place, message_id, {STOP_EMOJI: replace(stop, kind="plain")})
@@ -185,7 +190,7 @@ class _LiveMessage:
 
     async def edit(self, message_id: str, text: str) -> None:
         self._edits += 1
-        key = self._platform.to_key(self._turn.turn_id, "live", self._edits, text)
+        key = self._platform.to_key("edit", self._turn.turn_id, self._edits, text)
         await self._platform.edit(self._turn.place, message_id, Post(self._draw(text), key))
 
     def _draw(self, text: str) -> str:
@@ -203,7 +208,7 @@ class ReactionClick(Click):
         """Answer for all to see, as nothing is seen by one alone; a vote, and a stranger's, is a reaction like any."""
         is_own = self.account == self.button.asker
         if text not in (THANKS, STOPPING) and (is_own or self.button.action in (CHOICE, RUN)):
-            key = self._platform.to_key(self.arrival.event_id)
+            key = self._platform.to_key("click", self.arrival.event_id)
             await self._platform.post(self.arrival.place, Post(text, key, self.arrival.platform_message_id))
 
     def mention(self, account: str) -> str:

@@ -98,7 +98,7 @@ class MatrixPlatform(PostingPlatform):
     async def react(self, place: Place, message_id: str, emoji: str) -> None:
         """React to a message."""
         relation = {"rel_type": "m.annotation", "event_id": message_id, "key": emoji}
-        key = self.to_key(message_id, emoji)
+        key = self.to_key("reaction", message_id, emoji)
         await self.client.send(place.channel, {"m.relates_to": relation}, key, kind="m.reaction")
 
     async def type(self, place: Place) -> None:

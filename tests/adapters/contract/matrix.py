@@ -7,7 +7,9 @@ from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Self
 from uuid import uuid4
 
-from adapters.matrix.sending import DIGITS, KEY, STOP_HINT, VARIANT
+from adapters.chat.posting import TURN
+from adapters.chat.reactions import DIGITS, STOP_HINT, VARIANT
+from adapters.matrix.platform import KEY
 from shared.settings import Settings
 from tests.adapters.contract.driver import AGAIN, STOP, Capability, File, Json, Message, Place, PlatformDriver, Post
 from tests.adapters.matrix.conftest import Scene, made_scene
@@ -142,7 +144,9 @@ class Driver(PlatformDriver):
 
     def _notices(self) -> list[str]:
         own = [event for event in self._screen.events if event["sender"] == self.scene.agent.id and is_message(event)]
-        return [event["content"]["body"] for event in own if not {KEY, "m.new_content"} & set(event["content"])]
+        return [
+            event["content"]["body"] for event in own if not ("m.new_content" in event["content"] or is_answer(event))
+        ]
 
     def posts(self, place: Place) -> list[Post]:
         events = self._screen.events
@@ -152,7 +156,7 @@ class Driver(PlatformDriver):
 
     def _is_post(self, event: Json, room: str) -> bool:
         is_own = is_message(event) and event["sender"] == self.scene.agent.id and event["room_id"] == room
-        return is_own and KEY in event["content"] and "m.new_content" not in event["content"]
+        return is_own and is_answer(event) and "m.new_content" not in event["content"]
 
     def _to_post(self, event: Json) -> Post:
         content, event_id = event["content"], event["event_id"]
@@ -273,3 +277,8 @@ def to_question(content: Json) -> str | None:
 def is_message(event: Json) -> bool:
     """Tell whether an event is a message or an edit, and not redacted."""
     return event["type"] == "m.room.message" and "body" in event["content"]
+
+
+def is_answer(event: Json) -> bool:
+    """Tell whether a message is what a turn answers, and not what a command or a press is answered with."""
+    return str(event["content"].get(KEY)).startswith(TURN)

@@ -20,7 +20,7 @@ class Driver(PlatformDriver):
 
     name = "slack"
     message_limit = 12_000
-    capabilities: ClassVar[frozenset[Capability]] = frozenset({Capability.TABLES})
+    capabilities: ClassVar[frozenset[Capability]] = frozenset({Capability.TABLES, Capability.NOTICES})
 
     scene: Scene
     _standin: SlackStandIn
