@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from pydantic import SecretStr
@@ -85,6 +86,8 @@ class Scene(ChatScene):
 async def made_scene(shared: Shared, settings: Settings) -> AsyncIterator[Scene]:
     """Make a scene for the block; its Parley is still closed."""
     worlds = await shared.get(open_worlds)
+    # Transactions are named by the secret and a turn's number, and the account is one that others had before.
+    settings = settings.model_copy(update={"secret_key": SecretStr(uuid4().hex)})
     async with worlds.taken() as world, HomeserverProxy(world.homeserver.address) as proxy:
         yield Scene(settings=settings, general={"id": world.room}, world=world, proxy=proxy)
 

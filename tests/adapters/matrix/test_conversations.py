@@ -216,15 +216,20 @@ async def test_the_room_sees_that_it_has_read_a_question_and_writes(matrix: Scen
     assert matrix.agent.id in seen["m.receipt"][question]["m.read"]
 
 
-async def test_who_may_not_be_answered_in_a_room_is_told_why_in_the_direct_one(matrix: Scene) -> None:
-    ann, room, state = matrix.ann, matrix.room, "m.room.power_levels"
-    levels = await ann.call("GET", "rooms", room, "state", state, "")
-    await ann.call("PUT", "rooms", room, "state", state, "", body=levels | {"events_default": 50})
-    matrix.parley.model.play([Answer("Hi.")])
-
+async def test_an_answer_for_a_room_that_it_was_put_out_of_is_given_up_and_others_go_on(matrix: Scene) -> None:
+    ann, agent = matrix.ann, matrix.agent
+    hold, script = gated_answer("For nobody.")
+    matrix.model.play(script)
+    room = await ann.makes_room(preset="public_chat")
+    await agent.joins(room)
     await ann.says(room, "hello", **mention(matrix))
-    (invited,) = await ann.sees(lambda: ann.invites - {room, matrix.direct})
-    await ann.joins(invited)
-    (notice,) = await ann.sees(lambda: ann.texts(matrix.agent.id, invited))
+    await matrix.model.until(1)
 
-    assert notice == f"I have an answer for you in https://matrix.to/#/{room}, but I may not write there."
+    await ann.call("POST", "rooms", room, "kick", body={"user_id": agent.id})
+    hold.set()
+    await matrix.until_value("failed", "SELECT status FROM outbox")
+    matrix.model.play([Answer("Still here.")])
+    await ann.says(matrix.direct, "and here?")
+
+    await matrix.hears("Still here.")
+    assert "M_FORBIDDEN" in await matrix.value("SELECT error FROM outbox WHERE status = 'failed'")

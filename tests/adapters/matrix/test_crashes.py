@@ -21,7 +21,6 @@ DEAD_LISTENER = "UPDATE matrix_listeners SET leased_until = now() - interval '1 
 
 def environment(scene: Scene, address: Address, home: Path) -> dict[str, str]:
     own = {"MATRIX_HOMESERVER": scene.proxy.base, "MATRIX_TOKEN": scene.agent.token, "MATRIX_INVITES": "all"}
-    # Transactions are those of the secret: another test's are not this one's.
     return child_environment(scene.settings, address, home) | own | {"SECRET_KEY": str(home)}
 
 
