@@ -28,7 +28,7 @@ NAMED_BY_A_CALLER = """
 INSERT INTO conversations (platform, platform_channel_id, platform_thread_id, is_direct)
 VALUES (:platform, :name, NULL, true), (:platform, :name, :name, false)
 """
-FLOOD, CHANNELS = 30, 5
+FLOOD, CHANNELS = 20, 5
 NUMBER = re.compile(r"question (\d+)\b")
 
 

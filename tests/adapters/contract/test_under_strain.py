@@ -68,7 +68,7 @@ async def play(story: Story, kind: type[PlatformDriver], settings: Settings, pos
             await story(driver, address, model)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("kind", "together"), list(played_together()))
 async def test_the_stories_of_the_contract_hold_under_strain(
     kind: type[PlatformDriver], together: list[Story], settings: Settings, postgres: URL, shared: Shared
