@@ -1,5 +1,7 @@
 """Conversations on Matrix, at a real homeserver."""
 
+from typing import Any
+
 from tests.adapters.matrix.conftest import Scene
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import gated_answer
@@ -214,6 +216,26 @@ async def test_the_room_sees_that_it_has_read_a_question_and_writes(matrix: Scen
 
     assert seen["m.typing"] == {"user_ids": [matrix.agent.id]}
     assert matrix.agent.id in seen["m.receipt"][question]["m.read"]
+
+
+async def test_who_can_not_be_answered_in_a_room_is_told_why_in_the_direct_one(matrix: Scene) -> None:
+    bob, agent, before = matrix.bob, matrix.agent, set(matrix.bob.invites)
+    levels = {"events_default": 50}
+    room = await bob.makes_room(preset="public_chat", power_level_content_override=levels)
+    await agent.joins(room)
+    matrix.model.play([Answer("Hi.")])
+
+    await bob.says(room, "hello", **mention(matrix))
+    notice = f"I have an answer for you in https://matrix.to/#/{room}, but I may not write there."
+    await bob.sees(lambda: bob.invites - before or notice in bodies(bob.events))
+    for invited in bob.invites - before:
+        await bob.joins(invited)
+    await bob.sees(lambda: notice in bodies(bob.events))
+
+
+def bodies(events: list[dict[str, Any]]) -> list[str]:
+    """Return the texts of messages in all rooms."""
+    return [event["content"].get("body", "") for event in events]
 
 
 async def test_an_answer_for_a_room_that_it_was_put_out_of_is_given_up_and_others_go_on(matrix: Scene) -> None:
