@@ -63,18 +63,21 @@ async def test_a_request_that_is_met_with_silence_is_made_again(scene: Scene) ->
 async def test_a_room_that_it_has_joined_just_before_a_new_start_is_known_and_an_invitation_waits(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
-    model.play([Answer("Nice to meet you.")] * 2)
-    async with scene.opened(address, model, works=False):
-        pass
-    # While it is away, less than the two minutes for which Synapse repeats an answer.
-    joined, invited = [await scene.bob.makes_room(scene.agent.id, is_direct=True) for _ in range(2)]
-    await scene.agent.joins(joined)
-    await scene.bob.says(invited, "written before it came in")
-
+    bob, agent = scene.bob, scene.agent
+    model.play([Answer("Hello."), Answer("Nice to meet you."), Answer("Nice to meet you.")])
     async with scene.opened(address, model):
-        await scene.bob.says(joined, "no mention is needed here")
+        joined = await bob.makes_room(agent.id, is_direct=True)
+        await bob.says(joined, "hello")
+        await bob.hears(agent.id, joined, "Hello.")
+        await scene.until_value("delivered", "SELECT status FROM outbox")
+    invited = await bob.makes_room(agent.id, is_direct=True)
+    await bob.says(invited, "written before it came in")
+
+    # Within the two minutes for which Synapse repeats what it said at the first start.
+    async with scene.opened(address, model):
+        await bob.says(joined, "no mention is needed here")
         for room in (joined, invited):
-            await scene.bob.hears(scene.agent.id, room, "Nice to meet you.")
+            await bob.hears(agent.id, room, "Nice to meet you.")
         assert await scene.sql("SELECT is_direct FROM conversations") == [(True,), (True,)]
 
 
