@@ -2,7 +2,7 @@
 
 import json
 from contextlib import suppress
-from datetime import datetime
+from dataclasses import replace
 from secrets import randbelow
 from typing import Any
 
@@ -54,27 +54,18 @@ class Listener:
         finally:
             await self._running.settle(CLOSE_SECONDS)
 
-    def _begin_again(self, _since: datetime) -> None:
-        # The database has lost the mark together with the messages: both are read from the mark that it has.
-        self._was_reset.set()
-
-    async def _hold(self) -> None:
-        while not self._was_reset.is_set():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._was_reset.wait(), RENEW_SECONDS)
-            if await self._take_lease() is None:
-                raise Unavailable("Another process listens to Matrix.")
-        raise Unavailable("The database has lost its last commits.")
-
-    async def _sync(self, token: str | None) -> None:
+    async def _sync(self, mark: str | None) -> None:
         # Synapse answers equal requests from a cache for two minutes; the timeout, which has no effect here, differs.
-        query: Json = {"filter": json.dumps(NOTHING_WRITTEN), "set_presence": "online", "timeout": randbelow(10**9)}
-        begin = await self._client.call("GET", ("sync",), seconds=FIRST_SYNC_SECONDS, **query)
-        await self._take(begin, since=None)
-        if token is None:
-            token = str(begin["next_batch"])
-            await self._note(token)
-        log.info("matrix_listens", account=self._me, rooms=len(self.rooms))
+        query: Json = {"set_presence": "online", "timeout": randbelow(10**9)}
+        begin = await self._read(NOTHING_WRITTEN, seconds=FIRST_SYNC_SECONDS, **query)
+        for room_id, joined in part(begin, "rooms", "join").items():
+            events = [*(part(joined, "state").get("events") or ()), *(part(joined, "timeline").get("events") or ())]
+            self._rooms[room_id].note(events, part(joined, "summary"))
+        await self._take_invites(begin)
+        if mark is None:
+            mark = str(begin["next_batch"])
+            await self._lease.note(mark)
+        log.info("matrix_listens", rooms=len(self._rooms))
         while True:
             batch = await self._read(FILTER, seconds=SYNC_SECONDS, timeout=POLL_MS, since=mark)
             for room_id, joined in part(batch, "rooms", "join").items():

@@ -21,7 +21,7 @@ from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.errors import ClaimLost, Unavailable, Undeliverable
 from shared.log import get_logger
-from shared.messages import Place, ReplyFile
+from shared.messages import Place, ReplyFile, to_fields
 from shared.settings import Secrets
 from shared.tracing.spans import Attributes, is_tracing, span, span_of
 

@@ -22,7 +22,7 @@ ACCOUNT = re.compile(r"@[\w-]+:matrix\.test")
 ANSWER_EDITED = "Answer the edited message"
 PLAIN = (AGAIN, "👍", "👎", "🛑")
 ORDER = [emoji.replace(VARIANT, "") for emoji in (*PLAIN, "✅", "❌", *DIGITS)]
-MEANINGS = "SELECT event_id, emoji FROM matrix_buttons, jsonb_object_keys(buttons) AS emoji"
+MEANINGS = "SELECT message AS event_id, emoji FROM chat_buttons, jsonb_object_keys(buttons) AS emoji"
 LOOK_MS = 300
 
 
@@ -219,7 +219,7 @@ class Driver(PlatformDriver):
 
     async def until_settled(self) -> None:
         """Return once the mark is stored up to which all is stored."""
-        await self.scene.until_value(1, "SELECT count(*) FROM matrix_listeners WHERE sync_token IS NOT NULL")
+        await self.scene.until_value(1, "SELECT count(*) FROM chat_listeners WHERE mark IS NOT NULL")
 
     async def _look(self, milliseconds: int = 0) -> None:
         await self._screen.looks(milliseconds)

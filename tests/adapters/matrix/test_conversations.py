@@ -103,7 +103,7 @@ async def test_reactions_are_buttons_of_who_asked(matrix: Scene) -> None:
     await matrix.parley.sql("INSERT INTO personas (name, system_prompt, platform) VALUES ('p', 'Ask.', 'matrix')")
     await ann.says(room, "hello", **mention(matrix))
     answer = await matrix.hears("Good?", room)
-    await matrix.until_value(1, "SELECT count(*) FROM matrix_buttons")
+    await matrix.until_value(1, "SELECT count(*) FROM chat_buttons")
     await bob.reacts(room, answer, "👎")
     await ann.reacts(room, answer, "👍\ufe0f")
     await matrix.until_value(1, "SELECT count(*) FROM feedback")

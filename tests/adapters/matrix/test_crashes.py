@@ -16,7 +16,7 @@ from tests.support.homeserver_proxy import SENDING, SILENCE, Fault
 SAID = "SELECT content FROM inbox ORDER BY id"
 # As it is some seconds after the process has died: nobody holds the reply, nobody listens.
 DEAD_WORKER = "DELETE FROM workers"
-DEAD_LISTENER = "UPDATE matrix_listeners SET leased_until = now() - interval '1 second'"
+DEAD_LISTENER = "UPDATE chat_listeners SET leased_until = now() - interval '1 second'"
 
 
 def environment(scene: Scene, address: Address, home: Path) -> dict[str, str]:

@@ -91,7 +91,7 @@ async def test_edits_redactions_reactions_and_commands_of_a_downtime_count(
         answer = await scene.hears("Of forgs.")
         gone = await ann.says(direct, "and of a secret")
         await scene.hears("Of bikes.")
-        await scene.until_value(2, "SELECT count(*) FROM matrix_buttons")
+        await scene.until_value(2, "SELECT count(*) FROM chat_buttons")
     await ann.reacts(direct, answer, "👍")
     await ann.edits(direct, asked, "tell me of frogs")
     await ann.call("PUT", "rooms", direct, "redact", gone, "redacted", body={})

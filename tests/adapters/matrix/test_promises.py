@@ -42,19 +42,19 @@ async def test_one_of_two_listeners_listens_and_the_other_follows(
     async with scene.opened(address, model) as first:
         second = MatrixPlatform(scene.own)
         await second.open(first.parley.app)
-        listener = asyncio.create_task(second.listen(first.parley.app))
+        waiting = asyncio.create_task(second.listen(first.parley.app))
         try:
             await scene.ann.says(scene.direct, "one")
             await scene.hears("First.")
             holder = await first.parley.value("SELECT holder FROM chat_listeners")
             # As if the one that listens had been frozen: its lease has ended.
-            await first.parley.sql("UPDATE matrix_listeners SET leased_until = now() - interval '1 second'")
-            await first.until_value(1, f"SELECT count(*) FROM matrix_listeners WHERE holder <> '{holder}'")  # noqa: S608  # its own
+            await first.parley.sql("UPDATE chat_listeners SET leased_until = now() - interval '1 second'")
+            await first.until_value(1, f"SELECT count(*) FROM chat_listeners WHERE holder <> '{holder}'")  # noqa: S608  # its own
             await scene.ann.says(scene.direct, "two")
             await scene.hears("Second.")
         finally:
-            listener.cancel()
-            await asyncio.gather(listener, return_exceptions=True)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
             await second.aclose()
         assert await first.parley.sql(SAID) == [("one",), ("two",)]
 
