@@ -12,6 +12,7 @@ from adapters.kubernetes.rows import StoredRow
 from shared.errors import Refusal
 
 SUFFIXES = (".yaml", ".yml")
+MOST_NAME_CHARS = 60
 
 
 class _Dumper(yaml.SafeDumper):
@@ -60,7 +61,9 @@ def to_manifests(kind: str, rows: Mapping[str, StoredRow]) -> list[Manifest]:
     for key, row in rows.items():
         if row.is_hidden:
             continue
-        name = stem = _to_resource_name(getattr(row.spec, "name", None) or key)
+        # Kubernetes allows lower case letters, digits and hyphens.
+        words = re.sub(r"[^a-z0-9]+", "-", (getattr(row.spec, "name", None) or key).lower()).strip("-")
+        name = stem = words[:MOST_NAME_CHARS].strip("-") or "row"
         number = 1
         while name in names:
             number += 1
@@ -141,9 +144,3 @@ def _flatten(documents: Sequence[Any]) -> Iterator[Any]:
             yield from document["items"]
         else:
             yield document
-
-
-def _to_resource_name(name: str) -> str:
-    """Return the name as Kubernetes allows it: lower case letters, digits and hyphens, at most 60."""
-    words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    return words[:60].strip("-") or "row"

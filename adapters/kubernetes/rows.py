@@ -99,14 +99,10 @@ def compare(old: Spec, new: Spec) -> list[str]:
     """Return a line for each field that differs, more for a text of several lines; no values that may be secret."""
     before, after = old.to_fields(), new.to_fields()
     lines: list[str] = []
-    for field in _field_names(type(new)):
+    for field in (field.alias or name for name, field in type(new).model_fields.items()):
         if before.get(field) != after.get(field):
             lines += _to_lines(field, before.get(field), after.get(field))
     return lines
-
-
-def _field_names(spec_class: type[Spec]) -> Iterator[str]:
-    return (field.alias or name for name, field in spec_class.model_fields.items())
 
 
 def _to_lines(field: str, old: Any, new: Any) -> Iterator[str]:
@@ -130,11 +126,9 @@ def _to_parameters(spec: Spec, key: str, statement: Statement) -> dict[str, Any]
     values: dict[str, Any] = {name: getattr(spec, name) for name in type(spec).model_fields} | {"name": key}
     if isinstance(spec, AgentSpec):
         values["env"] = spec.config.env.model_dump(by_alias=True, exclude_none=True)
-    return {
-        name: json.dumps(values[name]) if isinstance(values[name], dict) else _to_list(values[name])
-        for name in statement.names
-    }
-
-
-def _to_list(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    for name, value in values.items():
+        if isinstance(value, dict):
+            values[name] = json.dumps(value)
+        elif isinstance(value, tuple):
+            values[name] = list(value)
+    return {name: values[name] for name in statement.names}

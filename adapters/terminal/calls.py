@@ -29,15 +29,15 @@ def to_sentence(words: "Words | None", payload: Mapping[str, Any], *, is_done: b
         return harmless(f"{'Used' if is_done else 'Using'} {tool}")
     # Models choose any value, of one line or several, also for the whole.
     arguments = payload["args"] if isinstance(payload["args"], dict) else {}
-    values = {name: _to_line(value) for name, value in arguments.items() if value not in (None, "")}
+    texts = {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        for name, value in arguments.items()
+        if value not in (None, "")
+    }
+    values = {name: abbreviate(" ".join(text.split()), MOST_VALUE_CHARS) for name, text in texts.items()}
 
     def fill(part: str) -> str:
         return NAME.sub(lambda match: values.get(match[1], "…"), part)
 
     whole = OPTIONAL.sub(lambda match: match[1] if values.keys() >= {*NAME.findall(match[1])} else "", words[is_done])
     return harmless(fill(whole))
-
-
-def _to_line(value: object) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return abbreviate(" ".join(text.split()), MOST_VALUE_CHARS)

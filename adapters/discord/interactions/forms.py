@@ -90,13 +90,12 @@ class AdminForms:
             return
         values = read_values(payload)
         again = below_refused(form.name, form.asker, values)
-        await self._answer(interaction, self._send(interaction, payload, form, values=values), again)
 
-    async def _send(
-        self, interaction: discord.Interaction, payload: Any, form: FormId, *, values: Mapping[str, str]
-    ) -> Done:
-        checked = check_values(interaction, payload, values)
-        return await send_form(self._app, to_asker(interaction), form.name, values=checked, event_id=form.rest)
+        async def send() -> Done:
+            checked = check_values(interaction, payload, values)
+            return await send_form(self._app, to_asker(interaction), form.name, values=checked, event_id=form.rest)
+
+        await self._answer(interaction, send(), again)
 
     async def _show(self, interaction: discord.Interaction, name: str, values: Mapping[str, str]) -> None:
         form = await self._in_time(open_form(self._app, to_asker(interaction), name))

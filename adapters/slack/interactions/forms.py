@@ -74,7 +74,9 @@ class AdminForms:
             elif name:
                 await self._show(body, actor, name, channel=str(body.get("channel_id")))
             else:
-                await self._show_menu(body, actor)
+                await check_admin(self._app, await self._to_asker(actor, str(body.get("channel_id"))))
+                buttons = to_actions(menu_buttons(ACTS, actor.sender.platform_user_id))
+                await self._responses.answer(url_of(body), MENU, is_private=True, blocks=[to_section(MENU), buttons])
         except (ParleyError, TimeoutError) as error:
             await self._apologise(body, error)
 
@@ -152,12 +154,6 @@ class AdminForms:
             log.info("form_refused", cause=error.code)
             blocks = [to_section(str(error) if isinstance(error, Refusal) else SORRY)]
         await self._update(body, view_id, to_view(blocks))
-
-    async def _show_menu(self, body: Json, actor: "Actor") -> None:
-        await check_admin(self._app, await self._to_asker(actor, str(body.get("channel_id"))))
-        buttons = to_actions(menu_buttons(ACTS, actor.sender.platform_user_id))
-        blocks = [to_section(MENU), buttons]
-        await self._responses.answer(url_of(body), MENU, is_private=True, blocks=blocks)
 
     async def _show(self, body: Json, actor: "Actor", name: str, *, channel: str) -> None:
         async with asyncio.timeout(OPEN_SECONDS):

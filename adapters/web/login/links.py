@@ -51,8 +51,11 @@ async def open_link(request: Request, session: WebSession | None, key: str, *, i
     """Answer a browser that opens a link: sign it in, or ask. `is_alone`: no page that a stranger fills led here."""
     app = app_of(request)
     claim = read_link(app, key)
-    if claim is None or await _is_used(app, claim):
+    if claim is None:
         return _refuse(app, session)
+    async with app.database.statement() as database:
+        if (await database.execute(statements.is_link_used, {"nonce": claim.nonce})).scalar_one():
+            return _refuse(app, session)
     person_id, name = await _find_person(app, claim.account)
     if is_alone and (session is None or session.user_id == person_id):
         return await _sign_in(request, claim) or _refuse(app, session)
@@ -121,11 +124,6 @@ def enter(request: Request, token: str) -> Response:
     response = note(say("login.welcome"), say("login.one_moment"), 200, refresh="/")
     set_cookie(app_of(request), response, token)
     return response
-
-
-async def _is_used(app: App, claim: LinkClaim) -> bool:
-    async with app.database.statement() as session:
-        return bool((await session.execute(statements.is_link_used, {"nonce": claim.nonce})).scalar_one())
 
 
 async def _find_person(app: App, account: Sender) -> tuple[int | None, str]:

@@ -93,8 +93,12 @@ async def _take_answer(app: App, request: Request) -> Response:
         raise NotSignedIn from None
     query = dict(request.query_params)
     # Also an answer that is refused is taken: its code is worth nothing then.
-    if until <= app.clock.now().timestamp() or query.get("state") != state or not await _is_first(app, state, until):
+    if until <= app.clock.now().timestamp() or query.get("state") != state:
         raise NotSignedIn
+    async with app.database.statement() as session:
+        parameters = {"nonce": f"oidc {state}", "until": until}
+        if (await session.execute(statements.use_link, parameters)).one_or_none() is None:
+            raise NotSignedIn
     provider = await Provider.read(app, page_address(app) + CALLBACK)
     account = await provider.find_account(query, Attempt(state, nonce, verifier))
     if session_id is not None:
@@ -116,12 +120,6 @@ async def _link(app: App, session_id: int, account: Sender) -> Response:
     if owner != user_id:
         raise Refusal(OTHER_PERSON)
     return note(say("login.linked"), say("login.linked_note"), 200, refresh="/me/accounts")
-
-
-async def _is_first(app: App, state: str, until: int) -> bool:
-    async with app.database.statement() as session:
-        parameters = {"nonce": f"oidc {state}", "until": until}
-        return (await session.execute(statements.use_link, parameters)).one_or_none() is not None
 
 
 def require_provider(request: Request) -> App:

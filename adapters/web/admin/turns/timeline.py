@@ -90,7 +90,8 @@ class Timeline:
             case "user" if self._has_texts:
                 self.messages.append(to_text(step["content"]))
             case "assistant":
-                routes = self._routes.pop(0) if self._routes and _has_answer(self._routes[0]) else []
+                has_answer = bool(self._routes) and self._routes[0][-1]["outcome"] == ANSWERED
+                routes = self._routes.pop(0) if has_answer else []
                 payments = [row for row in self._payments if row["at"] <= step["at"]]
                 del self._payments[: len(payments)]
                 content = find_response(step["content"]) if self._has_plans else step["content"]
@@ -101,14 +102,11 @@ class Timeline:
                 arguments = None if is_private else to_text(step["content"])
                 self.waves[-1].calls.append(ToolCall(step["tool"], arguments, is_private))
             case "tool_result":
-                self._add_result(step)
-
-    def _add_result(self, step: Row) -> None:
-        for call in (call for wave in reversed(self.waves) for call in wave.calls):
-            if call.tool == step["tool"] and call.outcome is None:
-                call.outcome = step["outcome"]
-                call.result = None if call.is_private else to_text(step["content"])
-                return
+                calls = (call for wave in reversed(self.waves) for call in wave.calls)
+                call = next((call for call in calls if call.tool == step["tool"] and call.outcome is None), None)
+                if call is not None:
+                    call.outcome = step["outcome"]
+                    call.result = None if call.is_private else to_text(step["content"])
 
 
 def to_text(content: str) -> Text:
@@ -123,10 +121,6 @@ def find_response(content: str) -> str:
     except ValueError:
         return content
     return str(plan.get("response", "")) if isinstance(plan, dict) and {"status", "broken"} & plan.keys() else content
-
-
-def _has_answer(routes: Sequence[Row]) -> bool:
-    return bool(routes[-1]["outcome"] == ANSWERED)
 
 
 def _by_call(routes: Sequence[Row]) -> Iterator[list[Row]]:
