@@ -77,12 +77,9 @@ WHERE id = :id AND status = 'claimed' AND attempts = :attempts
 RETURNING id;
 
 -- name: mark_delivered
--- With the jobs that end behind the deliveries. Not flushed then: a crash of the server takes both back, and whoever sends
--- the reply again asks the platform whether it has arrived, as after the death of a sender.
-WITH marked AS MATERIALIZED (
-    SELECT parley_mark_delivered(CAST(:ids AS bigint[]), CAST(:message_ids AS text[]))
-)
-SELECT job_id, has_next FROM marked CROSS JOIN parley_finish_jobs(CAST(:job_ids AS bigint[]));
+SELECT job_id, has_next FROM parley_mark_delivered(
+    CAST(:ids AS bigint[]), CAST(:message_ids AS text[]), CAST(:job_ids AS bigint[])
+);
 
 -- name: fail_reply
 SELECT parley_fail_reply(:id, :attempts, :error, :is_final, :wait, :hours, :scope);
