@@ -4,6 +4,7 @@ No id of a turn is given out twice.
 """
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,7 +28,7 @@ from tests.support.folders import temporary_folder
 from tests.support.held_turns import HeldTurns, working
 from tests.support.parley import Parley, message, open_parley
 from tests.support.processes import kill_server
-from tests.support.recovery import answer_of, control, kill_postgres
+from tests.support.recovery import accept_patiently, answer_of, control, kill_postgres
 
 CALLERS = 12
 # So few that a worker takes those of its own process.
@@ -176,6 +177,44 @@ async def test_what_is_lost_before_its_turn_begins_was_acknowledged_to_nobody(
             assert await parley.platform.wait_for(2) == ["re: first", "re: second"]
             await parley.accept("third", user="lost", adapter="fake", channel="a third")
             assert (await parley.platform.wait_for(3))[2:] == ["re: third"]
+
+
+async def test_a_turn_that_was_read_ahead_begins_for_no_other_message_with_the_id_of_a_lost_one(
+    crashing_home: Path, settings: Settings, model: OpenAIStub
+) -> None:
+    model.play(lambda body, _number: Answer(f"re: {last_user_text(body).partition(chr(10))[0]}"))
+    address = Address(start_postgres(crashing_home), is_embedded=True)
+    async with open_parley(settings, address, model, works=False) as parley, asyncio.timeout(60):
+        crashes: list[Job] = []
+
+        async def run(job: Job) -> bool:
+            if job.prefetch is not None and not crashes:
+                crashes.append(job)
+                kill_server(crashing_home / "postgres")
+                await control(crashing_home, "restart", "immediate")
+                # As if the server had been back within the time for which what was read ahead counts.
+                job.prefetch.until = math.inf
+                # Stored by another process.
+                event = message("of bob", user="bob", adapter="fake")
+                assert await accept_patiently(parley.app.database, event) == job.inbox_id
+                # It has begun to read for a turn.
+                await parley.sql("SELECT nextval('turns_id_seq')")
+            return await run_turn(parley.app.turns, job, Cancellations())
+
+        async with working_near(parley, run):
+            await parley.accept("first", user="cut off", adapter="fake")
+            await parley.platform.wait_for(1)
+            await until_none(address, "SELECT count(*) FROM jobs")
+            # The ids that are drawn from here on are drawn again after a crash.
+            await run_as_owner(address, "CHECKPOINT")
+
+            with pytest.raises(DatabaseLost):
+                await parley.accept("second", user="cut off", adapter="fake")
+
+            assert (await parley.platform.wait_for(2))[1:] == ["re: of bob"]
+            assert parley.platform.posts[1].place.channel == "dm-bob"
+            await until_none(address, "SELECT count(*) FROM jobs")
+            assert await parley.value("SELECT count(*) FROM inbox WHERE status <> 'answered'") == 0
 
 
 async def test_what_was_acknowledged_while_its_turn_began_is_answered_once_after_postgres_was_killed(

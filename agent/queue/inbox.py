@@ -205,8 +205,7 @@ def to_waiting(row: Mapping[str, Any]) -> Waiting:
         credentials=GivenCredentials(**row["credentials"]) if row["credentials"] else None,
         request=ProgramRequest.from_row(request) if request else None,
     )
-    edited_at = datetime.fromisoformat(row["edited_at"]) if row["edited_at"] else None
-    return Waiting(row["id"], message, row["turn_id"], edited_at=edited_at)
+    return Waiting(row["id"], message, row["turn_id"], changed_at=datetime.fromisoformat(row["changed_at"]))
 
 
 async def requeue_lost(session: Session) -> int:

@@ -90,7 +90,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    slot: Slot
+    job_id: int
     person: str
     server: str | None
 
@@ -101,7 +101,8 @@ class Slots:
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
         self._running = asyncio.Semaphore(bounds.running)
-        self._holders: dict[int, _Holder] = {}
+        # By their slots: a job that a crash of the server has lost may have left its id to another.
+        self._holders: dict[Slot, _Holder] = {}
         self._persons: Counter[str] = Counter()
         self._servers: Counter[str] = Counter()
         # While jobs are being taken, with the counts from before: what becomes free then is asked for again.
@@ -110,7 +111,7 @@ class Slots:
     @property
     def jobs(self) -> frozenset[int]:
         """Return the ids of the jobs in work."""
-        return frozenset(self._holders)
+        return frozenset(holder.job_id for holder in self._holders.values())
 
     @property
     def counts(self) -> dict[str, str | int]:
@@ -135,22 +136,18 @@ class Slots:
         for _ in range(count):
             self._running.release()
 
-    def assign(self, job_id: int, person: str, server: str | None) -> None:
-        """Give one reserved slot to a job."""
+    def assign(self, job_id: int, person: str, server: str | None) -> Slot:
+        """Give one reserved slot to a job, and return it."""
         slot = Slot(self._running, self._bounds.return_seconds, is_held=True)
-        self._holders[job_id] = _Holder(slot, person, server)
+        self._holders[slot] = _Holder(job_id, person, server)
         self._persons[person] += 1
         if server is not None:
             self._servers[server] += 1
+        return slot
 
-    def of(self, job_id: int) -> Slot:
-        """Return the slot of a job; one without a limit when its message has been removed."""
-        holder = self._holders.get(job_id)
-        return holder.slot if holder else Slot()
-
-    def end(self, job_id: int) -> bool:
-        """Free the slot of a job that has ended, if it has one; return whether other jobs may have waited for it."""
-        holder = self._holders.pop(job_id, None)
+    def end(self, slot: Slot) -> bool:
+        """Free the slot of a job that has ended, if there is one; return whether other jobs may have waited for it."""
+        holder = self._holders.pop(slot, None)
         if holder is None:
             return False
         is_awaited = (
@@ -159,8 +156,8 @@ class Slots:
             or self._persons[holder.person] >= self._bounds.per_person
             or (holder.server is not None and self._servers[holder.server] >= self._bounds.per_server)
         )
-        if holder.slot.is_held:
-            holder.slot.is_held = False
+        if slot.is_held:
+            slot.is_held = False
             self._running.release()
         _decrease(self._persons, holder.person)
         if holder.server is not None:
@@ -252,23 +249,25 @@ class Claim:
     def fill(self, rows: Iterable[Any], stored_at: datetime | None = None) -> None:
         """Give the jobs of these rows their slots; the messages of those with a `place` were stored `stored_at`."""
         for row in rows:
-            self.slots.assign(row["id"], row["person"], row["server"] or None)
+            slot = self.slots.assign(row["id"], row["person"], row["server"] or None)
             deaths = row["deaths"] if row["is_suspect"] else None
             place = None if stored_at is None else row["place"]
             prefetch = Prefetch.of(place, stored_at) if place and stored_at else None
-            slot = self.slots.of(row["id"])
             self.jobs.append(Job(row["id"], row["inbox_id"], slot=slot, deaths=deaths, prefetch=prefetch))
             self.last_server = row["server"]
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """An open message: one that waits for a turn, or whose turn is running (`turn_id`); `edited_at`: its last edit."""
+    """An open message: one that waits for a turn, or whose turn is running (`turn_id`).
+
+    `changed_at`: when it was stored, or edited last.
+    """
 
     inbox_id: int
     message: IncomingMessage
     turn_id: int | None
-    edited_at: datetime | None = None
+    changed_at: datetime
 
 
 def next_run(entries: Sequence[Waiting]) -> list[Waiting]:

@@ -320,7 +320,7 @@ class Runner:
         finally:
             if job.prefetch is not None:
                 job.prefetch.settle(is_flushed=False)
-            if self.queue.slots.end(job.id):
+            if self.queue.slots.end(job.slot):
                 self.wake()
 
     async def _try_alone(self, job: Job) -> bool:

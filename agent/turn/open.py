@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
+from operator import attrgetter
 from typing import Any
 
 from agent.journal.files import PendingFile, with_file_lines
@@ -51,7 +52,7 @@ class Opening:
     """What an attempt at a turn starts with; `began` are seconds on the monotonic clock.
 
     `is_begun`: another attempt has begun the turn. `answer` is set when the message may answer a request for approval.
-    `edited_at` is the last edit of its messages.
+    `changed_at`: when each of its messages was stored, or edited last, in the order of their ids.
     """
 
     job: Job
@@ -63,7 +64,7 @@ class Opening:
     offer: Offer
     answer: GivenAnswer | None
     began: float
-    edited_at: datetime | None = None
+    changed_at: Sequence[datetime]
 
     def with_files(self, files: Sequence[PendingFile]) -> "Opening":
         """Return this with the files of the message, which have got their ids."""
@@ -133,7 +134,7 @@ async def prepare(services: TurnServices, session: Connection, *, job: Job, bega
         offer=offer,
         answer=read_answer(run) if may_answer else None,
         began=began,
-        edited_at=max((entry.edited_at for entry in run if entry.edited_at), default=None),
+        changed_at=[entry.changed_at for entry in sorted(run, key=attrgetter("inbox_id"))],
     )
 
 
@@ -271,7 +272,7 @@ async def _begin(
         "persona_id": participants.persona.id,
         "persona_version_id": participants.persona.choice.version_id,
         "loop_mode": loop_mode,
-        "edited_at": opening.edited_at,
+        "changed_at": opening.changed_at,
     }
     parameters |= to_fields(reservation) | entry.to_parameters()
     searching = (

@@ -42,7 +42,7 @@ SELECT * FROM parley_open_turn(
     p_job_id => :job_id, p_inbox_ids => :inbox_ids, p_turn_id => :turn_id, p_conversation_id => :conversation_id,
     p_user_id => :user_id, p_persona_id => :persona_id, p_loop_mode => :loop_mode,
     p_steps => :steps, p_events => :events, p_tokens => :tokens, p_cost => CAST(:cost AS numeric),
-    p_seconds => :seconds, p_persona_version_id => :persona_version_id, p_edited_at => :edited_at
+    p_seconds => :seconds, p_persona_version_id => :persona_version_id, p_changed_at => :changed_at
 );
 
 -- name: hand_over_turn

@@ -1,6 +1,7 @@
 -- Begins a turn: takes its waiting messages, makes its row, records its first steps and events, and reserves tokens for
--- its first model call. Returns no row, and changes nothing, when one of the messages has been withdrawn or edited
--- (p_edited_at: the latest edit that was read), or the job given to another worker, since they were read.
+-- its first model call. Returns no row, and changes nothing, when one of the messages has been withdrawn or edited, or the
+-- job given to another worker, since they were read. p_changed_at: when each was stored, or edited last, in the order of
+-- their ids. So an id that a crash of the server has given to another message begins nothing.
 --
 -- Its commit is durable, because a turn's id names its answer, events and calls from here on. If a crash of the
 -- server took the turn back, the sequence would give the same id to another person's message. It flushes the messages, too,
@@ -9,25 +10,24 @@ CREATE FUNCTION public.parley_open_turn(
     p_job_id bigint, p_inbox_ids bigint[], p_turn_id bigint, p_conversation_id bigint, p_user_id bigint,
     p_persona_id bigint, p_loop_mode text, p_steps jsonb, p_events jsonb,
     p_tokens bigint, p_cost numeric, p_seconds double precision, p_persona_version_id bigint,
-    p_edited_at timestamptz
+    p_changed_at timestamptz[]
 )
 RETURNS TABLE (
     admitted boolean, refusal jsonb, reservation_id bigint
 )
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_count bigint;
-    v_edited_at timestamptz;
+    v_changed_at timestamptz[];
     v_charged record;
 BEGIN
     -- Without the look at the job, a worker that was frozen would take the turn back from the one that goes on with it.
-    SELECT count(*), max(edited_at) INTO v_count, v_edited_at FROM (
-        SELECT inbox.edited_at FROM public.inbox
+    SELECT array_agg(coalesce(edited_at, created_at) ORDER BY id) INTO v_changed_at FROM (
+        SELECT inbox.id, inbox.edited_at, inbox.created_at FROM public.inbox
         WHERE inbox.id = ANY(p_inbox_ids) AND inbox.status = 'waiting'
           AND EXISTS (SELECT FROM public.jobs WHERE jobs.id = p_job_id)
         FOR UPDATE OF inbox
     ) AS waiting;
-    IF v_count <> cardinality(p_inbox_ids) OR v_edited_at IS DISTINCT FROM p_edited_at THEN
+    IF v_changed_at IS DISTINCT FROM p_changed_at THEN
         RETURN;
     END IF;
     INSERT INTO public.turns (id, conversation_id, user_id, persona_id, persona_version_id, loop_mode)

@@ -28,7 +28,7 @@ BEGIN
                CASE WHEN platform_context ? 'earlier' AND EXISTS (SELECT FROM public.forgotten_turns)
                     THEN public.parley_without_forgotten(platform, platform_context) ELSE platform_context
                END AS platform_context,
-               sent_at, edited_at, turn_id, decision, replied_to, due_job, credentials, request
+               sent_at, coalesce(edited_at, created_at) AS changed_at, turn_id, decision, replied_to, due_job, credentials, request
         FROM public.inbox
         WHERE place_key = (SELECT place_key FROM public.jobs WHERE id = p_job_id) AND status IN ('waiting', 'claimed')
         ORDER BY turn_id IS NULL, sent_at, id LIMIT p_limit

@@ -31,12 +31,12 @@ async def test_as_many_slots_are_reserved_as_are_free() -> None:
 async def test_persons_and_servers_are_counted_until_a_job_of_theirs_ends() -> None:
     slots = Slots(Bounds(running=10, per_person=1, per_server=2))
     await slots.reserve(2)
-    slots.assign(1, "test ann", "test s")
+    first = slots.assign(1, "test ann", "test s")
     slots.assign(2, "test bob", "test s")
 
     assert slots.counts["persons"] == '{"test ann": 1, "test bob": 1}'
     assert slots.counts["servers"] == '{"test s": 2}'
-    assert slots.end(1)
+    assert slots.end(first)
     assert slots.counts["persons"] == '{"test bob": 1}'
     assert slots.counts["servers"] == '{"test s": 1}'
     assert slots.jobs == {2}
@@ -45,43 +45,48 @@ async def test_persons_and_servers_are_counted_until_a_job_of_theirs_ends() -> N
 async def test_a_slot_that_is_released_serves_another_job_and_is_waited_for_afterwards() -> None:
     slots = Slots(Bounds(running=1))
     await slots.reserve(1)
-    slots.assign(1, "test ann", None)
-    first = slots.of(1)
+    first = slots.assign(1, "test ann", None)
 
     async with first.released():
         assert await slots.reserve(1) == 1
-        slots.assign(2, "test bob", None)
+        second = slots.assign(2, "test bob", None)
         returning = asyncio.create_task(first.enter())
         await asyncio.sleep(0)
         assert not returning.done()
-        slots.end(2)
+        slots.end(second)
         await returning
 
     assert await slots.reserve(1) == 0
-    slots.end(1)
+    slots.end(first)
     assert await slots.reserve(1) == 1
 
 
 async def test_a_turn_goes_on_without_a_slot_when_none_becomes_free() -> None:
     slots = Slots(Bounds(running=1, return_seconds=0.01))
     await slots.reserve(1)
-    slots.assign(1, "test ann", None)
+    first = slots.assign(1, "test ann", None)
 
-    async with slots.of(1).released():
+    async with first.released():
         assert await slots.reserve(1) == 1
-        slots.assign(2, "test bob", None)
+        second = slots.assign(2, "test bob", None)
 
-    slots.end(1)
+    slots.end(first)
     assert await slots.reserve(1) == 0
-    slots.end(2)
+    slots.end(second)
     assert await slots.reserve(2) == 1
 
 
-async def test_a_job_whose_message_was_removed_has_a_slot_without_a_limit() -> None:
-    slots = Slots(Bounds(running=1))
+async def test_two_jobs_of_one_id_as_after_a_crash_of_the_server_have_a_slot_each() -> None:
+    slots = Slots(Bounds(running=2))
+    await slots.reserve(2)
+    lost, new = slots.assign(7, "test ann", None), slots.assign(7, "test bob", None)
 
-    async with slots.of(7).released():
-        assert not slots.end(7)
+    slots.end(lost)
+
+    assert slots.jobs == {7}
+    assert slots.counts["persons"] == '{"test bob": 1}'
+    slots.end(new)
+    assert await slots.reserve(2) == 2
 
 
 async def test_jobs_that_end_at_once_are_finished_together_whoever_has_taken_over_one_of_them(
@@ -124,7 +129,7 @@ async def test_a_job_that_is_given_back_waits_for_another_worker_under_another_i
         assert await first.finish(job.id) is None
         assert await second.finish(again.id)
         first.worker_id = first_id
-        first.slots.end(job.id)
+        first.slots.end(job.slot)
         with pytest.raises(asyncpg.RaiseError, match="held for dead"):
             await first.take(1)
 
@@ -140,7 +145,7 @@ async def test_no_more_jobs_are_taken_than_there_are_slots(
         jobs, may_have_more = await queue.take(5)
         assert (len(jobs), may_have_more) == (3, True)
         assert await queue.take(5) == ([], False)
-        assert queue.slots.end(jobs[0].id)
+        assert queue.slots.end(jobs[0].slot)
         assert len((await queue.take(5))[0]) == 1
 
 
