@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from agent.live.notifier import JobTaker, Notifier
-from agent.queue.job import MAX_COALESCED, Job, Prefetch, Waiting
+from agent.queue.job import MAX_COALESCED, Job, Waiting
 from shared.db.batching import BatchLoader
 from shared.db.database import DatabaseLost
 from shared.db.driver import Session
@@ -107,8 +107,8 @@ class Inbox:
     async def accept(self, message: IncomingMessage) -> Accepted:
         """Store an event once and queue its turn; acknowledge the event to the platform only after this returns.
 
-        Raises `DatabaseLost` if it could not be stored, `EventIdInUse` if its id belongs to another person's message,
-        `ServerMoved` if its server lives in another cell.
+        Raises `DatabaseLost` if it could not be stored, or was lost with the server before it was flushed;
+        `EventIdInUse` if its id belongs to another person's message, `ServerMoved` if its server lives in another cell.
         """
         clock = asyncio.get_running_loop().time
         began = clock()
@@ -119,7 +119,10 @@ class Inbox:
             row = await self._loader.load(message)
         accepted = _check(row)
         if (job := getattr(row, "job", None)) is not None:
-            await self._until_flushed(job, job.prefetch)
+            # The begin of its turn, which is under way, flushes the message too.
+            await asyncio.wait({job.prefetch.flushed}, timeout=BEGIN_SECONDS)
+            if not await flush(self._database, job):
+                raise DatabaseLost
         now = clock()
         self._database.witness.messages.append((now, accepted.inbox_id))
         if accepted.is_new:
@@ -138,15 +141,6 @@ class Inbox:
                 if row.is_new:
                     self._notifier.announce_job()
         return rows
-
-    async def _until_flushed(self, job: Job, prefetch: Prefetch) -> None:
-        """Wait until a message can't be lost any more: the begin of its turn, which is under way, flushes it too.
-
-        Raises `DatabaseLost` when the message was lost with the server.
-        """
-        await asyncio.wait({prefetch.flushed}, timeout=BEGIN_SECONDS)
-        if not await flush(self._database, job):
-            raise DatabaseLost
 
     async def _accept_and_take(self, events: Sequence[dict[str, Any]], worker: JobTaker) -> Sequence[Any] | None:
         """Store events with a statement that gives the worker jobs; None: nothing is stored, as it can't have any now.

@@ -251,8 +251,7 @@ class Claim:
         for row in rows:
             slot = self.slots.assign(row["id"], row["person"], row["server"] or None)
             deaths = row["deaths"] if row["is_suspect"] else None
-            place = None if stored_at is None else row["place"]
-            prefetch = Prefetch.of(place, stored_at) if place and stored_at else None
+            prefetch = Prefetch.of(row["place"], stored_at) if stored_at and row["place"] else None
             self.jobs.append(Job(row["id"], row["inbox_id"], slot=slot, deaths=deaths, prefetch=prefetch))
             self.last_server = row["server"]
 
