@@ -3,6 +3,7 @@
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agent.queue.outbox import DIRECT, DeliveryInfo, Reply
@@ -33,6 +34,8 @@ async def keep(
     Its buttons go with it, as the lines that they give; the text says how to confirm without them.
     """
     log.warning("command_not_answered", cause=str(error))
+    # Only a reply for one person says whose its buttons are.
+    reply = replace(reply, is_private=reply.is_private or place.is_direct)
     row = to_reply(place, reply, asker=asker, message_id=message_id).to_row(AGAIN_SECONDS)
     row |= {"status": "pending", "error": str(error)}
     if reply.is_secret:
