@@ -22,9 +22,11 @@ export function toPlace(element) {
 
 $("scroll").addEventListener("scroll", () => {
   const { scrollTop, scrollHeight, clientHeight } = $("scroll");
-  const nearEnd = scrollHeight - scrollTop - clientHeight < 120;
-  // What has just come below is no reader's going up.
-  if (nearEnd || scrollTop < place.top) place.isEnd = nearEnd;
+  const below = scrollHeight - scrollTop - clientHeight;
+  // Who goes up leaves the end at once, as text that comes meanwhile would pull them back. What has just come below, or
+  // is shorter now, is no reader's going.
+  if (scrollTop < place.top) place.isEnd = below < 2;
+  else if (below < 120) place.isEnd = true;
   place.top = scrollTop;
 }, { passive: true });
 const sizes = new ResizeObserver(() => { if (place.isEnd) toEnd(); });
