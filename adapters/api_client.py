@@ -1,6 +1,7 @@
 """A small HTTP client for platforms without a library: JSON, repeated where that makes sense, with our errors."""
 
 import asyncio
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar
@@ -13,6 +14,7 @@ Json = dict[str, Any]
 CALL_SECONDS, SERVER_FAULT, TOO_MANY = 30.0, 500, 429
 # How long one call waits because the platform asks for it, and after how many seconds it is repeated.
 PATIENCE, PAUSES = 60.0, (0.5, 2.0)
+LONGEST_PAUSE, CONNECT_SECONDS, MOST_BYTES, CHUNK = 3600.0, 10.0, 64 * 1024 * 1024, 64 * 1024
 
 
 class ApiClient(ABC):
@@ -64,7 +66,7 @@ class ApiClient(ABC):
             if status < 400:
                 return answer
             if status == TOO_MANY:
-                pause = self.find_pause(answer)
+                pause = min(self.find_pause(answer), LONGEST_PAUSE)
                 if waited + pause > PATIENCE:
                     raise Unavailable(f"{self.title} wants to be left alone.", retry_after=pause)
             elif status < SERVER_FAULT:
@@ -80,10 +82,22 @@ class ApiClient(ABC):
         if self._session is None:
             self._session = aiohttp.ClientSession(headers=self._headers)
         # Elsewhere the headers must not go.
-        options: Json = {"timeout": aiohttp.ClientTimeout(total=seconds), "allow_redirects": False}
+        timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
+        options: Json = {"timeout": timeout, "allow_redirects": False}
         try:
             async with self._session.request(method, url, **content, **options) as response:
-                answer = await response.json(content_type=None)
+                if 300 <= response.status < 400:
+                    return SERVER_FAULT, {"error": f"it redirects ({response.status})"}
+                answer = json.loads(await _read(response))
                 return response.status, answer if isinstance(answer, dict) else {}
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError) as error:
             return SERVER_FAULT, {"error": f"{type(error).__name__}: {error}"}
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytearray:
+    text = bytearray()
+    async for chunk in response.content.iter_chunked(CHUNK):
+        text += chunk
+        if len(text) > MOST_BYTES:
+            raise ValueError(f"its answer has more than {MOST_BYTES} bytes")
+    return text

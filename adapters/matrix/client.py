@@ -37,7 +37,8 @@ class Client(ApiClient):
 
     def find_pause(self, answer: Json) -> float:
         """Return how many seconds the homeserver asks to wait."""
-        return float(answer.get("retry_after_ms") or 1000) / 1000
+        pause = answer.get("retry_after_ms")
+        return pause / 1000 if isinstance(pause, int) and pause > 0 else 1.0
 
     async def find_me(self) -> str:
         """Return the account of the token."""
@@ -73,9 +74,9 @@ class Client(ApiClient):
 
     async def note_direct(self, account: str, room: str) -> None:
         """Note beside the account that a room is the direct one with a person."""
-        directs = await self.list_directs()
         path = ("user", await self.find_me(), "account_data", "m.direct")
-        await self.call("PUT", path, directs | {account: [*(directs.get(account) or ()), room]})
+        # The latest alone: whoever invites a thousand times fills nothing.
+        await self.call("PUT", path, await self.list_directs() | {account: [room]})
 
     async def list_directs(self) -> Json:
         """Return the direct rooms by the person, as they are noted beside the account."""
