@@ -53,6 +53,8 @@ class ChatPlatform(ABC):
     name: ClassVar[str]
     # Whether the platform itself sets and clears `connected`.
     reports_connection: ClassVar[bool] = False
+    # How long the wait for a platform that does not answer grows.
+    longest_wait: ClassVar[float] = LONGEST_WAIT
     # The cells behind this door, of which `app` is the first one's; None: there are none.
     cells: "Cells | None" = None
 
@@ -86,7 +88,7 @@ class ChatPlatform(ABC):
         if not self.reports_connection:
             self.connected.set()
         try:
-            await stay_up(self.name, self.receive, app.clock.monotonic)
+            await stay_up(self.name, self.receive, app.clock.monotonic, longest_wait=self.longest_wait)
         finally:
             if is_ours:
                 await self.aclose()
@@ -136,7 +138,13 @@ class ChatPlatform(ABC):
             yield finding
 
 
-async def stay_up(name: str, start: Callable[[], Awaitable[None]], now: Callable[[], float]) -> None:
+async def stay_up(
+    name: str,
+    start: Callable[[], Awaitable[None]],
+    now: Callable[[], float],
+    *,
+    longest_wait: float = LONGEST_WAIT,
+) -> None:
     """Run `listen` again and again: an error is logged, and the wait before the next start grows.
 
     A client library that receives invalid input from its platform can raise any error, which must not end the process.
@@ -151,6 +159,7 @@ async def stay_up(name: str, start: Callable[[], Awaitable[None]], now: Callable
             log.error("platform_refuses", platform=name, cause=str(error), again_in=LONGEST_WAIT)
             wait = LONGEST_WAIT
         except Unavailable as error:
+            wait = min(wait, longest_wait)
             log.warning("platform_unreachable", platform=name, cause=str(error.__cause__ or error), again_in=wait)
         except Exception:
             # Whatever a library's parser raised; the next connection does not deliver the same input.

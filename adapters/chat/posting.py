@@ -45,6 +45,8 @@ class PostingPlatform(ChatPlatform):
     """A platform whose messages have keys, can be edited, and get reactions."""
 
     limits: ClassVar[Limits]
+    # One that does not answer is asked so often for little; whoever writes is answered soon after it is back.
+    longest_wait: ClassVar[float] = 15.0
 
     @abstractmethod
     async def post(self, place: Place, post: Post) -> str:
@@ -86,6 +88,10 @@ class PostingPlatform(ChatPlatform):
         """Return the key of what this identity names among those of its kind."""
         return f"{kind}-{to_key(self.app.secrets, *identity)[:KEY_DIGITS]}"
 
+    def to_turn_key(self, place: Place, reply_to: str | None, *, turn_id: int) -> str:
+        """Return the key of an answer; the question is in it: a restored database counts its turns from earlier on."""
+        return self.to_key(TURN, (place.key, reply_to, turn_id))
+
     @property
     def reactions(self) -> Reactions:
         """Return what reactions to the agent's messages mean."""
@@ -93,7 +99,8 @@ class PostingPlatform(ChatPlatform):
 
     async def send(self, reply: "Reply") -> str | None:
         """Post a reply once, and return the id of its last message."""
-        live, key = reply.delivery.live_message_id, self.to_key(TURN, reply.turn_id)
+        live = reply.delivery.live_message_id
+        key = self.to_turn_key(reply.place, reply.reply_to, turn_id=reply.turn_id)
         if not reply.turn_id:
             # Of a command that was answered in vain before, the message is the same, and the reply is not.
             key = self.to_key("reply", reply.reply_to or reply.id)
@@ -182,7 +189,7 @@ class _LiveMessage:
 
     async def post(self, text: str) -> str:
         turn, place, platform = self._turn, self._turn.place, self._platform
-        key = f"{platform.to_key(TURN, turn.turn_id)}-0"
+        key = f"{platform.to_turn_key(place, turn.reply_to, turn_id=turn.turn_id)}-0"
         message_id = await platform.post(place, Post(self._draw(text), key, turn.reply_to))
         stop = TurnButtons(turn.turn_id, turn.asker, platform.app.clock.now()).stop()
         await platform.offer(place, message_id, {STOP_EMOJI: replace(stop, kind="plain")})
@@ -190,7 +197,7 @@ class _LiveMessage:
 
     async def edit(self, message_id: str, text: str) -> None:
         self._edits += 1
-        key = self._platform.to_key("edit", self._turn.turn_id, self._edits, text)
+        key = self._platform.to_key("edit", message_id, self._edits, text)
         await self._platform.edit(self._turn.place, message_id, Post(self._draw(text), key))
 
     def _draw(self, text: str) -> str:
@@ -205,11 +212,14 @@ class ReactionClick(Click):
         self._platform = platform
 
     async def whisper(self, text: str) -> None:
-        """Answer for all to see, as nothing is seen by one alone; a vote, and a stranger's, is a reaction like any."""
-        is_own = self.account == self.button.asker
+        """Answer for all to see, as nothing is seen by one alone; a vote, and a stranger's, is a reaction like any.
+
+        A stranger is told once, however often they press.
+        """
+        is_own, pressed = self.account == self.button.asker, self.arrival.platform_message_id
         if text not in (THANKS, STOPPING) and (is_own or self.button.action in (CHOICE, RUN)):
-            key = self._platform.to_key("click", self.arrival.event_id)
-            await self._platform.post(self.arrival.place, Post(text, key, self.arrival.platform_message_id))
+            key = self._platform.to_key("click", *((self.arrival.event_id,) if is_own else (pressed, self.account)))
+            await self._platform.post(self.arrival.place, Post(text, key, pressed))
 
     def mention(self, account: str) -> str:
         """Return how the platform mentions an account."""
