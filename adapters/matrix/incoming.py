@@ -42,6 +42,10 @@ class Room:
         """Return a value of the room's state; None if it is not set."""
         return ((self.state.get((kind, key)) or {}).get("content") or {}).get(name)
 
+    def sender_of(self, kind: str, key: str = "") -> str:
+        """Return who has set a part of the room's state; empty if nobody has."""
+        return str((self.state.get((kind, key)) or {}).get("sender", ""))
+
     def find_text(self, kind: str, name: str, key: str = "") -> str | None:
         """Return a text of the room's state that somebody has written; None if there is none."""
         value = self.get(kind, name, key)
@@ -60,8 +64,7 @@ class Room:
 
     def level_of(self, account: str) -> int:
         """Return a member's power level."""
-        create = self.state.get(("m.room.create", "")) or {}
-        creators = [create.get("sender"), *(self.get("m.room.create", "additional_creators") or ())]
+        creators = [self.sender_of("m.room.create"), *(self.get("m.room.create", "additional_creators") or ())]
         if account in creators and self.get("m.room.create", "room_version") == "12":
             return ADMIN
         levels = self.get("m.room.power_levels", "users") or {}
@@ -77,9 +80,10 @@ class Rooms(dict[str, Room]):
         return self[room_id]
 
     def space_of(self, room: Room) -> Room | None:
-        """Return the space that lists the room; the agent is in it. What the room itself says is no proof."""
+        """Return the space in which a moderator of the room lists it: anybody has a space, and lists what they like."""
         spaces = [space for space in self.values() if space.get("m.room.create", "type") == "m.space"]
         listing = [space for space in spaces if space.get("m.space.child", "via", room.id)]
+        listing = [space for space in listing if room.level_of(space.sender_of("m.space.child", room.id)) >= MODERATOR]
         return min(listing, key=lambda space: space.id, default=None)
 
     def place_of(self, room: Room, thread: str | None) -> Place:
@@ -125,8 +129,8 @@ def find_replied_to(event: Json) -> str | None:
 
 
 def to_sent_at(event: Json) -> datetime:
-    """Return when an event was sent, as its server says: no year is too late for that."""
-    return datetime.fromtimestamp(min(int(event["origin_server_ts"]), LATEST_MS) / 1000, UTC)
+    """Return when an event was sent, as its server says: no year is too early or too late for that."""
+    return datetime.fromtimestamp(min(max(int(event["origin_server_ts"]), 0), LATEST_MS) / 1000, UTC)
 
 
 def list_mentions(content: Json) -> set[str]:

@@ -60,6 +60,7 @@ class HomeserverProxy(ChatStandIn):
         self.taken: set[str] = set()
         self._given: defaultdict[str, set[str]] = defaultdict(set)
         self._repeats: list[Json] = []
+        self._invitations: dict[str, Json] = {}
         self._transactions = ""
         self._connections: set[asyncio.Transport] = set()
         self._session: aiohttp.ClientSession | None = None
@@ -73,6 +74,12 @@ class HomeserverProxy(ChatStandIn):
         self._repeats.append(event)
         await self.tell()
         await self.until(lambda: not self._repeats)
+
+    async def invite(self, room: str, events: list[Json]) -> None:
+        """Deliver an invitation with these events, as a server that lies may."""
+        self._invitations[room] = {"invite_state": {"events": events}}
+        await self.tell()
+        await self.until(lambda: not self._invitations)
 
     async def until_taken(self, event_id: str) -> None:
         """Return once an adapter is done with an event."""
@@ -160,10 +167,10 @@ class HomeserverProxy(ChatStandIn):
         self.listeners += 1
         await self.tell()
         passing = asyncio.create_task(self._pass_on(request))
-        repeating = asyncio.create_task(self.until(lambda: self._repeats, 600))
+        repeating = asyncio.create_task(self.until(lambda: self._repeats or self._invitations, 600))
         try:
             await asyncio.wait({passing, repeating}, return_when=asyncio.FIRST_COMPLETED)
-            if self._repeats:
+            if self._repeats or self._invitations:
                 return 200, self._say_again(since)
             status, body = passing.result()
             if self.withholds:
@@ -186,5 +193,7 @@ class HomeserverProxy(ChatStandIn):
         rooms: Json = defaultdict(lambda: {"timeline": {"events": []}})
         for event in self._repeats:
             rooms[event["room_id"]]["timeline"]["events"].append(event)
+        batch = {"next_batch": since, "rooms": {"join": rooms, "invite": self._invitations}}
         self._repeats.clear()
-        return json.dumps({"next_batch": since, "rooms": {"join": rooms}}).encode()
+        self._invitations = {}
+        return json.dumps(batch).encode()

@@ -113,10 +113,12 @@ async def test_reactions_are_buttons_of_who_asked(matrix: Scene) -> None:
     await ann.sees(lambda: len(ann.of(matrix.agent.id, room, "m.reaction")) == 2)
     question = ann.of(matrix.agent.id, room)[-1]
     assert question["content"]["body"].endswith("1️⃣ Bike  \n2️⃣ Boat")
-    await bob.reacts(room, question["event_id"], "1️⃣")
-    await matrix.hears(f"These buttons are for {ann.id}.", room)
+    for emoji in ("1️⃣", "2️⃣"):
+        await bob.reacts(room, question["event_id"], emoji)
+    await matrix.hears(refusal := f"These buttons are for {ann.id}.", room)
     await ann.reacts(room, question["event_id"], "2️⃣")
     await matrix.hears("A boat it is.", room)
+    assert ann.texts(matrix.agent.id, room).count(refusal) == 1
     assert await matrix.parley.value("SELECT content FROM inbox ORDER BY id DESC LIMIT 1") == "Boat"
 
 

@@ -1,0 +1,169 @@
+"""What members, strangers, other servers and a homeserver that lies try."""
+
+import asyncio
+from functools import partial
+
+import asyncpg
+import pytest
+from aiohttp import web
+
+from adapters.base import stay_up
+from adapters.chat.parts import Post
+from adapters.chat.posting import PostingPlatform
+from adapters.matrix.client import Client
+from adapters.matrix.incoming import to_sent_at
+from adapters.matrix.platform import to_content
+from shared.db.database import Address
+from shared.errors import Unavailable
+from shared.messages import Place
+from tests.adapters.matrix.conftest import Scene
+from tests.adapters.matrix.test_promises import was_answered
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.stand_in import ChatStandIn
+
+SAID = "SELECT content FROM inbox ORDER BY id"
+MOST_SECONDS = 30.0
+
+
+async def test_answers_of_a_database_that_begins_again_are_new_ones(matrix: Scene, owner: asyncpg.Connection) -> None:
+    matrix.model.play([Answer("Before."), Answer("After.")])
+    await matrix.ann.says(matrix.direct, "hello")
+    await matrix.hears("Before.")
+    await matrix.until_value("delivered", "SELECT status FROM outbox")
+
+    await owner.execute("TRUNCATE turns, inbox, outbox, conversations RESTART IDENTITY CASCADE")
+    await matrix.ann.says(matrix.direct, "hello again")
+
+    await matrix.hears("After.")
+
+
+async def test_a_space_of_a_stranger_is_not_the_server_of_the_rooms_that_it_lists(matrix: Scene) -> None:
+    ann, bob, agent = matrix.ann, matrix.bob, matrix.agent
+    room = await ann.makes_room(preset="public_chat")
+    space = await bob.makes_room(preset="public_chat", creation_content={"type": "m.space"})
+    for joined in (room, space):
+        await agent.joins(joined)
+    await bob.call("PUT", "rooms", space, "state", "m.space.child", room, body={"via": ["matrix.test"]})
+    matrix.model.play([Answer("Here.")])
+
+    await ann.says(room, "hello", **{"m.mentions": {"user_ids": [agent.id]}})
+    await matrix.hears("Here.", room)
+
+    assert await matrix.value("SELECT platform_server_id FROM conversations") == room
+
+
+async def test_who_was_put_out_of_a_room_has_not_spoken_to_the_agent_alone(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    ann, bob, agent = scene.ann, scene.bob, scene.agent
+    room = await ann.makes_room(agent.id, bob.id)
+    for person in (agent, bob):
+        await person.joins(room)
+    async with scene.opened(address, model, works=False):
+        pass
+    said = await bob.says(room, "what I say to Ann")
+    await ann.call("POST", "rooms", room, "kick", body={"user_id": bob.id})
+
+    async with scene.opened(address, model, works=False):
+        await scene.proxy.until_taken(said)
+        await ann.says(room, "now we are")
+        await scene.until_value(True, "SELECT count(*) > 0 FROM inbox")
+        assert await scene.sql(SAID) == [("now we are",)]
+
+
+async def test_whom_an_inviting_server_names_beside_the_inviter_is_not_believed(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    ann, bob, agent = scene.ann, scene.bob, scene.agent
+    scene.invites = ann.id
+    async with scene.opened(address, model, works=False):
+        room = await bob.makes_room(agent.id)
+        await bob.sees(partial(was_answered, bob, room, end="leave"))
+        invitation = {"type": "m.room.member", "state_key": agent.id, "content": {"membership": "invite"}}
+        scene.proxy.journal.clear()
+        await scene.proxy.invite(room, [invitation | {"sender": person.id} for person in (ann, bob)])
+        await scene.proxy.until(
+            lambda: any(room in call.path and call.method == "POST" for call in scene.proxy.journal)
+        )
+        assert [call.path.endswith("/leave") for call in scene.proxy.journal if room in call.path] == [True]
+
+
+async def test_a_private_answer_goes_to_no_room_to_which_a_stranger_has_invited_its_reader(scene: Scene) -> None:
+    ann, bob, agent, platform = scene.ann, scene.bob, scene.agent, scene.build()
+    room = await bob.makes_room(agent.id, ann.id)
+    await agent.joins(room)
+    await bob.call("POST", "rooms", room, "leave", body={})
+    await platform.client.note_direct(ann.id, room)
+
+    direct = await platform.open_direct(ann.id)
+
+    assert direct != room
+    # Until she has come in, it is the same one.
+    assert await platform.open_direct(ann.id) == direct
+    await platform.client.note_direct(ann.id, scene.direct)
+    await platform.aclose()
+
+
+async def test_an_edit_to_the_longest_text_fits_into_an_event(scene: Scene) -> None:
+    place, platform = Place("matrix", None, scene.direct, is_direct=True), scene.build()
+    message = await platform.post(place, Post("short", "post"))
+
+    for number, text in enumerate(("語" * 8000, "**&**" * 1600, "[a](https://b.c) " * 470)):
+        await platform.edit(place, message, Post(text, f"edit-{number}"))
+
+    await platform.aclose()
+
+
+def test_a_table_that_would_have_a_million_cells_stays_text() -> None:
+    text = "|a" * 1000 + "\n" + "|-" * 1000 + "\n" + "|\n" * 2000
+
+    assert "formatted_body" not in to_content(Post(text, "key"))
+
+
+@pytest.mark.parametrize("sent_at", [-(2**53), 2**53])
+def test_an_event_of_any_year_has_a_time(sent_at: int) -> None:
+    assert to_sent_at({"origin_server_ts": sent_at}).year in (1970, 2096)
+
+
+async def lie(request: web.BaseRequest) -> web.StreamResponse:
+    """Answer as the last part of the path says."""
+    kind = request.path.rpartition("/")[2]
+    if kind == "elsewhere":
+        return web.Response(status=302, headers={"Location": "/x"})
+    if kind == "deep":
+        return web.Response(text="[" * 200_000)
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while True:
+        await response.write(b" " * 1024 * 1024)
+
+
+async def test_answers_of_a_server_that_lies_are_those_of_one_that_is_away() -> None:
+    async with ChatStandIn(web.Server(lie), 0) as liar:
+        client = Client(liar.base)
+        calls = [client.call("GET", (kind,)) for kind in ("elsewhere", "deep", "endless")]
+        errors = await asyncio.gather(*calls, return_exceptions=True)
+        await client.aclose()
+    assert [type(error) for error in errors] == [Unavailable] * 3
+
+
+@pytest.mark.parametrize("wait", [-5, "for ever", [], float("inf")])
+def test_a_wait_that_is_none_is_a_second(wait: object) -> None:
+    assert Client("https://hs").find_pause({"retry_after_ms": wait}) == 1
+
+
+async def test_a_platform_that_was_away_for_long_is_asked_again_soon() -> None:
+    starts = 0
+
+    async def start() -> None:
+        nonlocal starts
+        starts += 1
+        if starts < 20:
+            raise Unavailable("away")
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(20):
+            await stay_up("matrix", start, lambda: 0.0, longest_wait=0.0)
+
+    assert PostingPlatform.longest_wait < MOST_SECONDS
