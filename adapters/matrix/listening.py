@@ -132,12 +132,11 @@ class Listener:
         events = part(invite, "invite_state").get("events") or ()
         own = [event for event in events if event.get("state_key") == self._me and event["type"] == "m.room.member"]
         accounts = {str(event["sender"]) for event in own}
-        account = min(accounts, default="")
-        names = {name.strip() for name in self._invites.split(",")}
         # The inviting server adds to the events what it likes: of two who invite, one is a lie.
-        is_one = len(accounts) == 1
-        is_welcome = is_one and not names.isdisjoint({"all", account, f"*:{account.partition(':')[2]}"})
-        if is_one and not is_welcome and "admins" in names:
+        account = accounts.pop() if len(accounts) == 1 else ""
+        names = {name.strip() for name in self._invites.split(",")}
+        is_welcome = bool(account) and not names.isdisjoint({"all", account, f"*:{account.partition(':')[2]}"})
+        if account and not is_welcome and "admins" in names:
             async with self._platform.app.database.statement() as session:
                 is_welcome = bool((await session.execute(statements.is_admin, {"account": account})).scalar_one())
         await self._client.call("POST", ("rooms", room_id, "join" if is_welcome else "leave"), {})
