@@ -177,8 +177,10 @@ class SlackPlatform(ChatPlatform):
             await self._end_status(web, reply)
             return None
         if (account := reply.direct_account) is not None:
-            channel = await open_direct(web, account)
-            reply = replace(reply.in_direct(channel, server=reply.place.server), reply_to=None)
+            channel, was_direct = await open_direct(web, account), reply.place.is_direct
+            reply = reply.in_direct(channel, server=reply.place.server)
+            # What is replied to is not there, when it was said in another channel.
+            reply = reply if was_direct else replace(reply, reply_to=None)
         rows = to_rows(buttons_below(reply, self.app.clock.now()))
         try:
             ts = await send(self.app, web, reply, rows=rows, live_messages=self._live_messages)

@@ -146,8 +146,8 @@ class Reply:
         return self.reply_to.removeprefix(DIRECT).rpartition(":")[0]
 
     def in_direct(self, channel: str, *, server: str | None = None) -> "Reply":
-        """Return it as a reply to that person in the direct messages `channel`."""
-        place = Place(self.place.platform, server, channel, is_direct=True)
+        """Return it as a reply to that person in the direct messages `channel`, unless it is in direct ones already."""
+        place = self.place if self.place.is_direct else Place(self.place.platform, server, channel, is_direct=True)
         reply_to = (self.reply_to or "").rpartition(":")[2] or None
         return replace(self, place=place, reply_to=reply_to, delivery=replace(self.delivery, asker=self.direct_account))
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import aiohttp
 from aiohttp import web
-from yarl import URL
 
 from tests.standins.stand_in import ChatStandIn
 
@@ -152,7 +151,8 @@ class HomeserverProxy(ChatStandIn):
         names = ("Authorization", "Content-Type")
         async with self._session.request(
             request.method,
-            URL(self.address + path, encoded=True),
+            # As it came: what is encoded stays so.
+            type(request.rel_url)(self.address + path, encoded=True),
             data=await request.read() or None,
             headers={name: request.headers[name] for name in names if name in request.headers},
         ) as response:
