@@ -110,8 +110,9 @@ class PostingPlatform(ChatPlatform):
             if live is not None:
                 await self.remove(reply.place, live, Post("", f"{key}-withdrawn", check=reply.check_claim))
             return None
-        if (account := reply.direct_account) is not None:
-            reply = replace(reply.in_direct(await self.open_direct(account)), reply_to=None)
+        direct = await reply.in_direct(self.open_direct)
+        # What was said in another channel can't be replied to there.
+        reply = direct if direct.place == reply.place else replace(direct, reply_to=None)
         try:
             return await self._post_all(reply, key, live)
         except Undeliverable as error:

@@ -176,11 +176,9 @@ class SlackPlatform(ChatPlatform):
             await withdraw(web, reply, self._live_messages)
             await self._end_status(web, reply)
             return None
-        if (account := reply.direct_account) is not None:
-            channel, was_direct = await open_direct(web, account), reply.place.is_direct
-            reply = reply.in_direct(channel, server=reply.place.server)
-            # What is replied to is not there, when it was said in another channel.
-            reply = reply if was_direct else replace(reply, reply_to=None)
+        direct = await reply.in_direct(partial(open_direct, web), server=reply.place.server)
+        # What was said in another channel can't be replied to there.
+        reply = direct if direct.place == reply.place else replace(direct, reply_to=None)
         rows = to_rows(buttons_below(reply, self.app.clock.now()))
         try:
             ts = await send(self.app, web, reply, rows=rows, live_messages=self._live_messages)

@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
@@ -138,18 +138,19 @@ class Reply:
         """Return whether an earlier delivery may have succeeded without being recorded."""
         return self.claim is not None and self.claim.number > 0
 
-    @property
-    def direct_account(self) -> str | None:
-        """Return the account of the only person for whom this is, to be told in a direct message."""
-        if self.reply_to is None or not self.reply_to.startswith(DIRECT):
-            return None
-        return self.reply_to.removeprefix(DIRECT).rpartition(":")[0]
+    async def in_direct(self, open_direct: Callable[[str], Awaitable[str]], *, server: str | None = None) -> "Reply":
+        """Return what is for one person as a reply to them in direct messages; any other is as it was.
 
-    def in_direct(self, channel: str, *, server: str | None = None) -> "Reply":
-        """Return it as a reply to that person in the direct messages `channel`, unless it is in direct ones already."""
-        place = self.place if self.place.is_direct else Place(self.place.platform, server, channel, is_direct=True)
-        reply_to = (self.reply_to or "").rpartition(":")[2] or None
-        return replace(self, place=place, reply_to=reply_to, delivery=replace(self.delivery, asker=self.direct_account))
+        `open_direct` returns their channel, where the reply is not there already.
+        """
+        if self.reply_to is None or not self.reply_to.startswith(DIRECT):
+            return self
+        account, _, message_id = self.reply_to.removeprefix(DIRECT).rpartition(":")
+        place = self.place
+        if not place.is_direct:
+            place = Place(place.platform, server, await open_direct(account), is_direct=True)
+        delivery = replace(self.delivery, asker=account)
+        return replace(self, place=place, reply_to=message_id or None, delivery=delivery)
 
     @property
     def nonce(self) -> str:

@@ -40,7 +40,7 @@ class LiveMessage:
         stop = TurnButtons(self._turn.turn_id, self._turn.asker, self._sender.app.clock.now()).stop()
         rows = to_rows(AnswerButtons((), [stop]))
         return {
-            "content": last_part(text, MESSAGE_LIMIT, tables_to_blocks),
+            "content": render_live(text),
             "allowed_mentions": {"parse": []},
             "components": rows,
         }

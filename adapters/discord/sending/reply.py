@@ -74,8 +74,7 @@ class Sender:
                 if error.number not in GONE:
                     raise
             return None
-        if (account := reply.direct_account) is not None:
-            reply = reply.in_direct(await self.rest.open_direct(account))
+        reply = await reply.in_direct(self.rest.open_direct)
         last = self.edit_times.pop(reply.delivery.live_message_id or "", None)
         if last is not None:
             # The final text is an edit as well: it has to come a second after the previous one.
