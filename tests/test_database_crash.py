@@ -143,78 +143,88 @@ async def test_a_message_that_was_accepted_with_its_job_is_there_after_postgres_
         assert await owner.fetchval("SELECT count(*) FROM inbox WHERE content = 'hello'") == MESSAGES
 
 
-async def test_what_is_lost_before_its_turn_begins_was_acknowledged_to_nobody(
-    crashing_home: Path, settings: Settings, model: OpenAIStub
-) -> None:
+async def change_nothing(_parley: Parley, _job: Job) -> None:
+    """Do what happens where only Postgres crashes."""
+
+
+@asynccontextmanager
+async def crash_before_begin(
+    home: Path,
+    settings: Settings,
+    model: OpenAIStub,
+    user: str,
+    meanwhile: Callable[[Parley, Job], Awaitable[None]] = change_nothing,
+) -> AsyncIterator[Parley]:
+    """Let Postgres crash once: after a message is stored with what its turn begins with, and before that turn begins.
+
+    That is the next message of a person, who is new and whose first one is answered before the block; `meanwhile` comes
+    after the crash.
+    """
     model.play(lambda body, _number: Answer(f"re: {last_user_text(body).partition(chr(10))[0]}"))
-    address = Address(start_postgres(crashing_home), is_embedded=True)
+    address = Address(start_postgres(home), is_embedded=True)
     async with open_parley(settings, address, model, works=False) as parley, asyncio.timeout(60):
         crashes: list[Job] = []
 
         async def run(job: Job) -> bool:
-            # The first one whose message has been stored together with what its turn begins with: of a known person.
             if job.prefetch is not None and not crashes:
                 crashes.append(job)
                 # Whoever waits for the begin of the turn gets no time to store the message otherwise.
-                kill_server(crashing_home / "postgres")
-                await control(crashing_home, "restart", "immediate")
+                kill_server(home / "postgres")
+                await control(home, "restart", "immediate")
+                await meanwhile(parley, job)
             return await run_turn(parley.app.turns, job, Cancellations())
 
         async with working_near(parley, run):
-            await parley.accept("first", user="lost", adapter="fake")
+            await parley.accept("first", user=user, adapter="fake")
             await parley.platform.wait_for(1)
             # What the end of a turn commits would flush the message, too.
             await until_none(address, "SELECT count(*) FROM jobs")
-            # In another place: that the first reply was delivered may be lost, too, and the next one waits behind it.
-            event = message("second", user="lost", adapter="fake", channel="another")
+            yield parley
 
-            with pytest.raises(DatabaseLost):
-                await parley.app.inbox.accept(event)
 
-            # As an adapter does, and as the platform may on top.
-            accepted = [await retry_on_lost_db(lambda: parley.app.inbox.accept(event), 60) for _ in range(2)]
-            assert [each.is_new for each in accepted] == [True, False]
-            assert await parley.platform.wait_for(2) == ["re: first", "re: second"]
-            await parley.accept("third", user="lost", adapter="fake", channel="a third")
-            assert (await parley.platform.wait_for(3))[2:] == ["re: third"]
+async def test_what_is_lost_before_its_turn_begins_was_acknowledged_to_nobody(
+    crashing_home: Path, settings: Settings, model: OpenAIStub
+) -> None:
+    async with crash_before_begin(crashing_home, settings, model, "lost") as parley:
+        # In another place: that the first reply was delivered may be lost, too, and the next one waits behind it.
+        event = message("second", user="lost", adapter="fake", channel="another")
+
+        with pytest.raises(DatabaseLost):
+            await parley.app.inbox.accept(event)
+
+        # As an adapter does, and as the platform may on top.
+        accepted = [await retry_on_lost_db(lambda: parley.app.inbox.accept(event), 60) for _ in range(2)]
+        assert [each.is_new for each in accepted] == [True, False]
+        assert await parley.platform.wait_for(2) == ["re: first", "re: second"]
+        await parley.accept("third", user="lost", adapter="fake", channel="a third")
+        assert (await parley.platform.wait_for(3))[2:] == ["re: third"]
+
+
+async def store_for_bob(parley: Parley, job: Job) -> None:
+    """Give the ids of the lost message to one of Bob's, for whose turn another process has begun to read."""
+    # As if the server had been back within the time for which what was read ahead counts.
+    assert job.prefetch is not None
+    job.prefetch.until = math.inf
+    event = message("of bob", user="bob", adapter="fake")
+    assert await accept_patiently(parley.app.database, event) == job.inbox_id
+    await parley.sql("SELECT nextval('turns_id_seq')")
 
 
 async def test_a_turn_that_was_read_ahead_begins_for_no_other_message_with_the_id_of_a_lost_one(
     crashing_home: Path, settings: Settings, model: OpenAIStub
 ) -> None:
-    model.play(lambda body, _number: Answer(f"re: {last_user_text(body).partition(chr(10))[0]}"))
-    address = Address(start_postgres(crashing_home), is_embedded=True)
-    async with open_parley(settings, address, model, works=False) as parley, asyncio.timeout(60):
-        crashes: list[Job] = []
+    async with crash_before_begin(crashing_home, settings, model, "cut off", store_for_bob) as parley:
+        address = parley.app.database.address
+        # The ids that are drawn from here on are drawn again after a crash.
+        await run_as_owner(address, "CHECKPOINT")
 
-        async def run(job: Job) -> bool:
-            if job.prefetch is not None and not crashes:
-                crashes.append(job)
-                kill_server(crashing_home / "postgres")
-                await control(crashing_home, "restart", "immediate")
-                # As if the server had been back within the time for which what was read ahead counts.
-                job.prefetch.until = math.inf
-                # Stored by another process.
-                event = message("of bob", user="bob", adapter="fake")
-                assert await accept_patiently(parley.app.database, event) == job.inbox_id
-                # It has begun to read for a turn.
-                await parley.sql("SELECT nextval('turns_id_seq')")
-            return await run_turn(parley.app.turns, job, Cancellations())
+        with pytest.raises(DatabaseLost):
+            await parley.accept("second", user="cut off", adapter="fake")
 
-        async with working_near(parley, run):
-            await parley.accept("first", user="cut off", adapter="fake")
-            await parley.platform.wait_for(1)
-            await until_none(address, "SELECT count(*) FROM jobs")
-            # The ids that are drawn from here on are drawn again after a crash.
-            await run_as_owner(address, "CHECKPOINT")
-
-            with pytest.raises(DatabaseLost):
-                await parley.accept("second", user="cut off", adapter="fake")
-
-            assert (await parley.platform.wait_for(2))[1:] == ["re: of bob"]
-            assert parley.platform.posts[1].place.channel == "dm-bob"
-            await until_none(address, "SELECT count(*) FROM jobs")
-            assert await parley.value("SELECT count(*) FROM inbox WHERE status <> 'answered'") == 0
+        assert (await parley.platform.wait_for(2))[1:] == ["re: of bob"]
+        assert parley.platform.posts[1].place.channel == "dm-bob"
+        await until_none(address, "SELECT count(*) FROM jobs")
+        assert await parley.value("SELECT count(*) FROM inbox WHERE status <> 'answered'") == 0
 
 
 async def test_what_was_acknowledged_while_its_turn_began_is_answered_once_after_postgres_was_killed(
