@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from moto.server import ThreadedMotoServer
 
 from shared.db.database import Address
 from shared.settings import Settings
@@ -23,6 +22,7 @@ from tests.support.chat_scene import PATIENCE, child_environment
 from tests.support.connections import connected
 from tests.support.forks import get_command
 from tests.support.loopback import free_port
+from tests.support.object_storage import serving_s3
 
 NOTES = b"Buy oats and rye."
 
@@ -30,11 +30,8 @@ NOTES = b"Buy oats and rye."
 @pytest.fixture(scope="module")
 def s3() -> Iterator[dict[str, str]]:
     """Settings of a file storage that every machine reaches."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    _, port = server.get_host_and_port()
-    yield {"S3_ENDPOINT": f"http://127.0.0.1:{port}", "S3_ACCESS_KEY": "one", "S3_SECRET_KEY": "two"}
-    server.stop()
+    with serving_s3() as port:
+        yield {"S3_ENDPOINT": f"http://127.0.0.1:{port}", "S3_ACCESS_KEY": "one", "S3_SECRET_KEY": "two"}
 
 
 @dataclass

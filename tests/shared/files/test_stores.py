@@ -9,7 +9,6 @@ from contextlib import aclosing
 from pathlib import Path
 
 import pytest
-from moto.server import ThreadedMotoServer
 from pydantic import SecretStr
 
 from shared.errors import ConfigurationError, NotFound, ToolError, Unavailable
@@ -21,6 +20,7 @@ from shared.files.stores.store import Store
 from shared.settings import Secrets, Settings
 from tests.support.filing import chunks, everything
 from tests.support.loopback import reply, serving, silence
+from tests.support.object_storage import serving_s3
 
 MEGABYTE = 1024 * 1024
 
@@ -36,10 +36,8 @@ def s3_settings(port: int, bucket: str = "parley") -> Settings:
 
 @pytest.fixture(scope="module")
 def s3_port() -> Iterator[int]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    yield server.get_host_and_port()[1]
-    server.stop()
+    with serving_s3() as port:
+        yield port
 
 
 @pytest.fixture(params=["folder", "s3"])
