@@ -130,7 +130,7 @@ coverage: ready-for-tests
 	$(BIN)/python -m coverage combine --quiet --data-file=build/coverage/data build/coverage && \
 	$(BIN)/python -m coverage report --data-file=build/coverage/data && exit $$failed
 
-# Which of them, for instance: make mutants ARGS="agent.turn.policies.circuit_breaker*"; what survives is shown by mutmut show NAME.
+# Which of them, for instance: make mutants ARGS="agent.turn.policies.calls*"; what survives is shown by mutmut show NAME.
 mutants: ready-for-tests
 	@$(BIN)/mutmut run --max-children $(WORKERS) $(ARGS)
 	@$(BIN)/mutmut results | grep -v ": not checked" || echo "parley: none survives"

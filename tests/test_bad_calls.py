@@ -14,7 +14,7 @@ import pytest
 
 from agent.journal.steps import Step, ToolUse, TurnLog
 from agent.llm.providers.streaming import StreamAccumulator
-from agent.tools.arguments import read_arguments, to_shown_arguments
+from agent.tools.calls import read_arguments, to_shown_arguments
 from agent.tools.modules import ModuleTools
 from agent.tools.results import MOST_CHARS, to_json
 from shared.db.database import Address

@@ -34,7 +34,7 @@ from agent.tools.mcp.remote_tools import to_description
 from agent.tools.mcp.transports import REQUEST_ID
 from agent.turn.confirmations.decisions import TYPED
 from agent.turn.planner.plan import REFERENCE
-from agent.turn.policies.circuit_breaker import NUMBER, QUOTED
+from agent.turn.policies.calls import NUMBER, QUOTED
 from modules.calendar.holidays import find_holiday
 from shared.arithmetic import NoSum, find_sum, work_out
 from shared.dates.hints import resolve

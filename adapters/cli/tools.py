@@ -120,6 +120,6 @@ def _to_mcp_row(row: Any) -> tuple[str, ...]:
 
 
 def _count(schema: dict[str, Any]) -> int:
-    from agent.llm.tokens import count_prompt
+    from agent.llm.completions import count_prompt
 
     return count_prompt([schema])

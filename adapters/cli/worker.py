@@ -15,9 +15,12 @@ from agent.memory.summaries.summarizer import Summarizer
 from agent.memory.turns import TurnMemories
 from agent.people.billing.budget import store_defaults
 from agent.queue.job import GRACE_SECONDS, Bounds, Limits
-from agent.queue.maintenance.files import remove_expired_files
-from agent.queue.maintenance.memories import remove_expired_memories
-from agent.queue.maintenance.retention import make_partitions, remove_expired
+from agent.queue.maintenance.retention import (
+    make_partitions,
+    remove_expired,
+    remove_expired_files,
+    remove_expired_memories,
+)
 from agent.queue.maintenance.steps import Steps
 from agent.queue.maintenance.totals import count_finished, store_events
 from agent.queue.worker import SWEEP_SECONDS, PeriodicTask, Worker

@@ -36,8 +36,7 @@ from agent.app import App
 from agent.people.participants import ResolvedUser, resolve_conversation, resolve_user
 from agent.people.pauses import find_pause
 from agent.people.personas import resolve_persona
-from agent.tools.arguments import NO_OBJECT, depth, read_arguments
-from agent.tools.calls import PendingCall
+from agent.tools.calls import NO_OBJECT, PendingCall, depth, read_arguments
 from agent.tools.offer import Scope as CallScope
 from agent.tools.outcomes import is_error
 from shared import __version__

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from agent.journal.steps import Entry, TurnKey
 from agent.people.billing.budget import Admission, PaidCall, Payment, to_admission
-from agent.people.rights import Rights, to_rights
+from agent.people.participants import Rights, to_rights
 from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.errors import Superseded
@@ -61,3 +61,10 @@ async def settle(session: Session, key: TurnKey, calls: Sequence[PaidCall]) -> N
     """Pay for calls without a step and release the turn's reservation; no effect when another attempt runs the turn."""
     parameters = {"turn_id": key.id, "attempt": key.attempt} | Payment(calls).to_parameters()
     await session.execute(statements.settle_calls, parameters)
+
+
+async def keep_full_results(session: Session, key: TurnKey, results: Sequence[tuple[int, str]]) -> None:
+    """Keep these results (JSON) of a running turn by the positions of their steps; a repeated call replaces them."""
+    seqs, contents = [seq for seq, _ in results], [content for _, content in results]
+    parameters = {"turn_id": key.id, "attempt": key.attempt, "seqs": seqs, "contents": contents}
+    await session.execute(statements.store_full_results, parameters)

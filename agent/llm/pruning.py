@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from agent.llm.completions import ModelRequest, RouteFailed
-from agent.llm.tokens import count_prompt
+from agent.llm.completions import ModelRequest, RouteFailed, count_prompt
 from agent.prompts import prompts
 from shared.text import cut
 

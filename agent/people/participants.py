@@ -1,12 +1,10 @@
 """The participants of a turn: the user of an identity, the persona and the conversation of a place."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import SimpleNamespace
 from typing import Any, Literal
 
-from agent.people.agents import ListedAgent, to_agents
-from agent.people.skills import NO_SKILLS, PersonaSkills, to_skills
 from agent.prompts import prompts
 from shared.db.driver import Session
 from shared.db.statements import load_statements
@@ -22,6 +20,40 @@ LoopMode = Literal["native", "planner"]
 ChosenBy = Literal["channel", "server", "platform", "default", "built_in", "agent", "request"]
 
 DEFAULT_MAX_OUTPUT_TOKENS = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSkill:
+    """A skill as the prompt shows it."""
+
+    name: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class PersonaSkills:
+    """The skills of a persona: the names that it lists, and those of them that are rows of the table."""
+
+    names: tuple[str, ...] = ()
+    stored: tuple[ListedSkill, ...] = ()
+
+
+NO_SKILLS = PersonaSkills()
+
+
+@dataclass(frozen=True, slots=True)
+class ListedAgent:
+    """A listed agent; `requires` is the permission to use it. `persona_id` is None for a remote agent with a URL.
+
+    `peers` are the names of the agents that it may ask, None: all. `is_scripted`: it answers by a script of its own.
+    """
+
+    name: str
+    description: str
+    requires: Permission
+    persona_id: int | None
+    peers: frozenset[str] | None = None
+    is_scripted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +194,15 @@ async def to_participants(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """A user's permission and the modules that the persona allows; `has_persona` is False for the built-in one."""
+
+    permission: Permission
+    has_persona: bool
+    allowed_modules: Collection[str] | None
+
+
 def to_user(row: Any, sender: Sender) -> ResolvedUser:
     """Return the user from a row of `find_user`."""
     # The database names people as their account is called, which may have been renamed since.
@@ -283,3 +324,30 @@ async def resolve_conversation(
     """Return the conversation of a place, created if there is none; sets its last activity to now."""
     parameters = {**asdict(place), "user_id": user_id, "persona_id": persona_id}
     return to_conversation((await session.execute(statements.resolve_conversation, parameters)).one(), place, user_id)
+
+
+def to_rights(row: Any) -> Rights:
+    """Return the rights from a row of `parley_rights`."""
+    # The user may have been deleted while the turn runs.
+    labels = [row.permission_level or Permission.GUEST.label, *(row.granted or ())]
+    return Rights(max(map(Permission.from_label, labels)), bool(row.has_persona), row.allowed_modules)
+
+
+def to_skills(names: Sequence[str] | None, rows: Sequence[Sequence[str]] | None) -> PersonaSkills:
+    """Return the skills from the columns `skills` and `stored_skills` of a persona."""
+    return PersonaSkills(tuple(names or ()), tuple(ListedSkill(*row) for row in rows or ()))
+
+
+def to_agents(rows: Sequence[Sequence[Any]] | None) -> tuple[ListedAgent, ...]:
+    """Return the agents of the column `agents`, which is None if none is enabled."""
+    return tuple(
+        ListedAgent(
+            name,
+            description,
+            requires=Permission.from_label(label),
+            persona_id=persona_id,
+            peers=None if peers is None else frozenset(peers),
+            is_scripted=is_scripted,
+        )
+        for name, description, label, persona_id, peers, is_scripted in rows or ()
+    )

@@ -6,10 +6,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from agent.llm.tokens import count_prompt
-from agent.people.agents import ListedAgent
-from agent.people.participants import ResolvedPersona, built_in_modules
-from agent.people.rights import Rights
+from agent.llm.completions import count_prompt
+from agent.people.participants import ListedAgent, ResolvedPersona, Rights, built_in_modules
 from shared.messages import Place
 from shared.settings import Settings
 from shared.text import clean

@@ -1,15 +1,17 @@
 """Converts the results of tools to JSON of bounded size, for the model and the journal.
 
-Of a very large result only a part is read, so that converting it does not cost more than for a small one.
+Of a very large result only a part is read, so that converting it does not cost more than for a small one. Results
+name the files that their tools have made: `file_id` and `url`, or a list `files` of entries with both.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
 from pydantic_core import to_jsonable_python
 
+from agent.journal.steps import Step
 from shared.text import clean
 
 # At most this many characters of a result are converted to JSON, or four times the limit if that is more.
@@ -17,6 +19,8 @@ MOST_CHARS = 200_000
 MOST_LEVELS = 64
 # Characters counted for every value besides its text: commas, quotes and brackets.
 WRAPPING = 4
+MAX_FILES = 10
+FILE_KEYS = ("file_id", "filename", "url")
 
 
 def to_json(result: Any, limit: int) -> str:
@@ -106,3 +110,28 @@ class _Copier:
     def _is_full(self) -> bool:
         self.is_cut = self.is_cut or self._left <= 0
         return self._left <= 0
+
+
+def list_file_ids(steps: Sequence[Step]) -> tuple[int, ...]:
+    """Return the ids of the files that the tool results name, without duplicates, at most `MAX_FILES`."""
+    return tuple(dict.fromkeys(file["file_id"] for file in _find_files(steps)))[:MAX_FILES]
+
+
+def list_files(steps: Sequence[Step]) -> tuple[dict[str, Any], ...]:
+    """Return the same files as entries for the `files` list of a tool result, at most `MAX_FILES`."""
+    files = {file["file_id"]: file for file in _find_files(steps)}
+    return tuple({key: file[key] for key in FILE_KEYS if key in file} for file in list(files.values())[:MAX_FILES])
+
+
+def _find_files(steps: Sequence[Step]) -> Iterator[dict[str, Any]]:
+    for step in steps:
+        result = step.value if step.role == "tool_result" else None
+        if not isinstance(result, dict):
+            continue
+        files = result.get("files")
+        entries = (result, *(files if isinstance(files, list) else ()))
+        for file in (entry for entry in entries if isinstance(entry, dict)):
+            # Results are not validated; the id of a row is a positive bigint.
+            file_id, url = file.get("file_id"), file.get("url")
+            if type(file_id) is int and 0 < file_id < 2**63 and isinstance(url, str):
+                yield file

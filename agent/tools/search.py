@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from agent.llm.tokens import count_prompt
+from agent.llm.completions import count_prompt
 from agent.tools.offer import Offer, Scope
 from agent.tools.providers import ToolProvider
 from shared.errors import ToolError

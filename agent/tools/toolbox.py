@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 from agent.tools.approvals import request_for_agent, request_for_tool
-from agent.tools.arguments import parse_arguments
-from agent.tools.calls import CallingTurn, PendingCall
+from agent.tools.calls import CallingTurn, PendingCall, parse_arguments
 from agent.tools.offer import Offer, Scope, to_wire_name
 from agent.tools.outcomes import NO_WORK, Failed, ModelWork, Outcome, Result, unknown_outcome
 from agent.tools.providers import Returned, ToolEvent, ToolProvider

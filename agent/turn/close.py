@@ -13,12 +13,12 @@ from agent.people.billing.budget import to_json
 from agent.prompts import prompts
 from agent.queue.inbox import READ_BY_CALLER
 from agent.queue.outbox import LEASE_SECONDS, Claim, Reply, boot_seconds, to_delivery
-from agent.tools.made_files import list_file_ids
 from agent.tools.outcomes import ApprovalRequest
+from agent.tools.results import list_file_ids
 from agent.turn.confirmations.questions import CHOICES, combine_questions
 from agent.turn.confirmations.rows import NewQuestion, reserve_question
 from agent.turn.modes import Mode, ModelTurn
-from agent.turn.policies import circuit_breaker
+from agent.turn.policies.calls import check_circuit
 from agent.turn.running import RunningTurn
 from shared.db.database import Database
 from shared.db.driver import Session
@@ -77,7 +77,7 @@ def find_end(turn: RunningTurn, mode: Mode) -> TurnResult | None:
     log = turn.log
     if not log.answers:
         return None
-    circuit_breaker.check(log.steps)
+    check_circuit(log.steps)
     if question := combine_questions(log.last_results):
         return to_question(turn, question)
     for step in log.last_results:

@@ -9,8 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
-from agent.journal.full_results import keep_full_results
-from agent.journal.records import Recorded, pay, record
+from agent.journal.records import Recorded, keep_full_results, pay, record
 from agent.journal.steps import Entry, Event, Step, ToolUse, call_seq
 from agent.live.tool_events import ToolEvents
 from agent.llm.completions import CallObserver, Completion, ModelRequest, RejectedCall

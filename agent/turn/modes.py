@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from agent.journal.steps import Step, ToolUse, to_call_id
 from agent.llm.completions import Completion, ModelRequest, Stop
-from agent.tools.arguments import read_arguments, to_shown_arguments
+from agent.tools.calls import read_arguments, to_shown_arguments
 from agent.tools.search import unwrap
 from agent.turn.context.builder import Context
 from agent.turn.policies.calls import Policy

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from agent.journal.records import pay, settle
-from agent.llm.completions import CallObserver, ModelRequest, RejectedCall
+from agent.llm.completions import CallObserver, ModelRequest, RejectedCall, count_prompt
 from agent.llm.media_requests import DrawingRequest, SpeechRequest, TranscriptionRequest
-from agent.llm.tokens import count_prompt
 from agent.people.billing.budget import (
     Admission,
     AdmissionStatus,

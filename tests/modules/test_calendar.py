@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from agent.llm.tokens import count_prompt
+from agent.llm.completions import count_prompt
 from agent.tools.modules import discover
 from modules import calendar
 from modules.calendar.holidays import get_holiday

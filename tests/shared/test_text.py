@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.tools.arguments import depth
+from agent.tools.calls import depth
 from shared.text import (
     MAX_ID,
     clean,

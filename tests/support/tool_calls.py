@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from agent.tools.arguments import parse_arguments
+from agent.tools.calls import parse_arguments
 from shared.clock import SystemClock
 from shared.db.database import Database
 from shared.files.storage import Storage

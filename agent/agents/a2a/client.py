@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from agent.agents.delegation.peers import Asker, PeerAnswer, PeerFile
 from agent.people.hops import installation_id, outbound_hops, person_id
-from agent.tools.arguments import depth
+from agent.tools.calls import depth
 from shared.credentials.row_secrets import filled_in
 from shared.db.database import Database, DatabaseLost
 from shared.db.statements import load_statements

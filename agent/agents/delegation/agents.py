@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.llm.protocols.patterns import DELEGATE
-from agent.people.agents import ListedAgent
 from agent.people.hops import MAX_DEPTH
+from agent.people.participants import ListedAgent
 from agent.prompts import prompts
 from agent.tools.offer import Scope
 from shared.errors import ToolError

@@ -8,7 +8,7 @@ from typing import Any
 from agent.agents.delegation.agents import TOOL, AgentTool, build_tool, list_askable, why_not
 from agent.agents.delegation.delegate import delegate
 from agent.agents.delegation.peers import Peers
-from agent.people.agents import ListedAgent
+from agent.people.participants import ListedAgent
 from agent.prompts import prompts
 from agent.tools.calls import CallingTurn, PendingCall
 from agent.tools.offer import Scope

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from agent.journal.steps import PastStep, Step, list_steps, read_history
-from agent.people.agents import ListedAgent, to_agents
-from agent.people.participants import ResolvedConversation, ResolvedUser
-from agent.people.rights import to_rights
+from agent.people.participants import ListedAgent, ResolvedConversation, ResolvedUser, to_agents, to_rights
 from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.errors import Refusal

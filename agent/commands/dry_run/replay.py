@@ -7,8 +7,7 @@ from itertools import count
 
 from agent.commands.dry_run.recorded import RecordedTurn
 from agent.journal.steps import PastStep, Step, ToolUse, TurnKey, TurnLog
-from agent.llm.completions import CallObserver, Completion, ModelRequest, RejectedCall
-from agent.llm.tokens import count_prompt
+from agent.llm.completions import CallObserver, Completion, ModelRequest, RejectedCall, count_prompt
 from agent.people.billing.budget import (
     Admission,
     AdmissionStatus,

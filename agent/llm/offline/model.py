@@ -10,10 +10,9 @@ from typing import Any
 from uuid import uuid4
 
 from agent.llm.built_in import BuiltInModel
-from agent.llm.completions import AttemptState, Completion, ModelRequest, ToolCall
+from agent.llm.completions import AttemptState, Completion, ModelRequest, ToolCall, estimate
 from agent.llm.offline.intents import TODAY, understand, without_speaker
 from agent.llm.offline.result_text import Result, describe_result
-from agent.llm.tokens import estimate
 from shared.arithmetic import NoSum, find_sum, work_out
 from shared.clock import Clock
 from shared.messages import Usage

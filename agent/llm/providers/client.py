@@ -15,6 +15,7 @@ from agent.llm.completions import (
     ModelRequest,
     RouteFailed,
     ToolCall,
+    estimate,
     to_tool_calls,
 )
 from agent.llm.providers.catalogue import Catalogue, Prices, Pricing
@@ -24,7 +25,6 @@ from agent.llm.providers.names import UnknownName, find_unknown, find_unlisted
 from agent.llm.providers.openai_api import OpenAIServer, read_usage, to_count, to_usage
 from agent.llm.providers.requests import MARKED_MODEL, Form, Forms, to_response_format, with_marks, with_short_ids
 from agent.llm.providers.streaming import StreamAccumulator
-from agent.llm.tokens import estimate
 from agent.llm.vision import fill
 from shared.clock import Clock
 from shared.messages import Usage

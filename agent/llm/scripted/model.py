@@ -11,10 +11,9 @@ from uuid import uuid4
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from agent.llm.built_in import BuiltInModel
-from agent.llm.completions import AttemptState, Cause, Completion, ModelRequest, RouteFailed, ToolCall
+from agent.llm.completions import AttemptState, Cause, Completion, ModelRequest, RouteFailed, ToolCall, estimate
 from agent.llm.protocols.patterns import CALL, DELEGATE, TAG
 from agent.llm.protocols.protocol import Protocol
-from agent.llm.tokens import estimate
 from shared.errors import ConfigurationError
 from shared.messages import Usage
 

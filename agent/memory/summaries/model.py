@@ -6,9 +6,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.llm.completions import CallObserver, Completion, ModelRequest, RejectedCall
+from agent.llm.completions import CallObserver, Completion, ModelRequest, RejectedCall, count_prompt
 from agent.llm.router import Router
-from agent.llm.tokens import count_prompt
 from agent.memory.summaries import claims
 from agent.memory.summaries.claims import Claim
 from agent.people.billing.budget import PaidCall

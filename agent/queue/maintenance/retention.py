@@ -1,4 +1,4 @@
-"""Retention: removes rows that are older than `RETENTION_…` says, in small steps beside the running turns.
+"""Retention: removes rows, memories and files that are older than a setting, an admin or their server says, in steps.
 
 The transcript (`turns` and `messages`) stays, as do the totals. What a turn leaves beside it is partitioned by the turn
 and goes by the partition; of the other tables, single rows go (docs/decisions/0016-partitions.md).
@@ -6,15 +6,20 @@ and goes by the partition; of the other tables, single rows go (docs/decisions/0
 
 from agent.queue.maintenance.steps import Steps
 from shared.db.statements import load_statements
+from shared.errors import NotFound, Unavailable
+from shared.files.storage import Storage
 from shared.log import get_logger
 from shared.settings import Settings
 
 statements = load_statements(__file__)
 
-
 log = get_logger()
 
 PARTITIONED = ("turn_events", "turn_contexts", "full_results")
+# Without a row of `memory_retention` nothing of these expires.
+MEMORIES = {"memories": statements.expire_memories, "summaries": statements.expire_summaries}
+STEP_ROWS = 500
+STEP_FILES = 100
 
 
 def list_days(settings: Settings) -> dict[str, int]:
@@ -60,4 +65,39 @@ async def _drop_partitions(steps: Steps, table: str, days: int) -> int:
     parameters, count = {"table": table, "days": days}, 0
     while (rows := await steps.run(statements.drop_partition, parameters)) and rows[0].dropped is not None:
         count += rows[0].dropped
+    return count
+
+
+async def remove_expired_memories(steps: Steps) -> dict[str, int]:
+    """Delete the memories and summaries that have expired; return the number of each."""
+    counts = dict.fromkeys(MEMORIES, 0)
+    for name, statement in MEMORIES.items():
+        parameters = {"after": 0, "step": STEP_ROWS}
+        while (rows := await steps.run(statement, parameters)) and rows[0].has_more:
+            counts[name] += rows[0].removed
+            parameters["after"] = rows[0].last
+        counts[name] += sum(int(row.removed) for row in rows)
+    if any(counts.values()):
+        log.info("expired_memories_removed", **counts)
+    return counts
+
+
+async def remove_expired_files(steps: Steps, storage: Storage) -> int:
+    """Delete the files that have expired, the content first, so that a failure leaves the row; return their number."""
+    count, after = 0, 0
+    while rows := await steps.run(statements.list_expired_files, {"after": after, "step": STEP_FILES}):
+        after = rows[-1].id
+        ids = []
+        for row in rows:
+            try:
+                await storage.delete(row.minio_key)
+            except NotFound:
+                pass
+            except Unavailable as error:
+                log.warning("expired_file_left", key=row.minio_key, cause=str(error))
+                continue
+            ids.append(row.id)
+        count += len(await steps.run(statements.remove_files, {"ids": ids})) if ids else 0
+    if count:
+        log.info("expired_files_removed", files=count)
     return count

@@ -24,7 +24,7 @@ from mcp_types import (
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from agent.tools.arguments import depth
+from agent.tools.calls import depth
 from agent.tools.mcp.connections import Listed
 from shared.errors import ToolError
 from shared.text import MAX_DEPTH, clean, clean_json, cut

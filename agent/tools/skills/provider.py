@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import select
 
-from agent.people.skills import ListedSkill
+from agent.people.participants import ListedSkill
 from agent.prompts import prompts
 from agent.tools.calls import CallingTurn
 from agent.tools.offer import Scope

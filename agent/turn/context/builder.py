@@ -25,10 +25,10 @@ from agent.journal.quotes import (
     without_context_tags,
 )
 from agent.journal.steps import UNREAD, PastStep, Step
-from agent.llm.tokens import IMAGE_TOKENS
+from agent.llm.completions import IMAGE_TOKENS
 from agent.people.participants import Participants, ResolvedConversation, ResolvedPersona, ResolvedUser
 from agent.prompts import prompts
-from agent.tools.arguments import to_shown_arguments
+from agent.tools.calls import to_shown_arguments
 from agent.tools.offer import Offer, to_wire_name
 from agent.turn.context.images import PromptImages, find_named, with_images
 from agent.turn.context.replied_to import RepliedTo

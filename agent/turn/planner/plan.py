@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NoReturn
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
-from agent.tools.arguments import depth
+from agent.tools.calls import depth
 from shared.text import MAX_DEPTH, clean, clean_json, cut
 
 MAX_CHARS = 1_000_000

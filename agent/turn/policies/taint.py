@@ -30,8 +30,7 @@ from agent.outflow.reply import Outflow, squeeze
 from agent.people.participants import Participants
 from agent.prompts import prompts
 from agent.tools.approvals import request_for_taint
-from agent.tools.arguments import parse_arguments
-from agent.tools.calls import PendingCall, Taint
+from agent.tools.calls import PendingCall, Taint, parse_arguments
 from agent.tools.outcomes import Failed, NeedsApproval
 from agent.tools.toolbox import Toolbox
 from agent.turn.context.builder import shows_foreign_text, shows_recordings

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from agent.llm.completions import Cause, ModelRequest
+from agent.llm.completions import Cause, ModelRequest, count_prompt
 from agent.llm.providers.errors import is_too_long, to_failure
 from agent.llm.pruning import prune
-from agent.llm.tokens import count_prompt
 from agent.tools.modules import ModuleTools
 from shared.clock import SystemClock
 from shared.db.database import Address

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agent.llm.tokens import count_prompt
+from agent.llm.completions import count_prompt
 from agent.tools.search import MAX_OFFERED_TOKENS, MAX_OFFERED_TOOLS
 from shared.messages import Permission
 from shared.tools import Tool, ToolContext

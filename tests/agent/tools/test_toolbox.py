@@ -11,8 +11,7 @@ import pytest
 from pydantic import Field
 
 from agent.people.participants import ResolvedPersona
-from agent.tools.arguments import read_arguments
-from agent.tools.calls import PendingCall
+from agent.tools.calls import PendingCall, read_arguments
 from agent.tools.modules import ModuleTools
 from agent.tools.offer import Scope, to_wire_name
 from agent.tools.outcomes import Outcome, is_error

@@ -6,7 +6,7 @@ from typing import Any
 
 from adapters.web.admin.personas.draft import to_fields
 from adapters.web.admin.visit import Visit
-from agent.llm.tokens import count_prompt
+from agent.llm.completions import count_prompt
 from agent.people.participants import to_persona
 from agent.people.personas import with_fields
 from agent.tools.offer import Offer, Scope

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.queue.maintenance.files import remove_expired_files
+from agent.queue.maintenance.retention import remove_expired_files
 from agent.queue.maintenance.steps import Steps
 from shared.clock import SystemClock
 from shared.errors import NotFound

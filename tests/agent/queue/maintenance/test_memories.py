@@ -4,7 +4,7 @@ from typing import Any
 
 import asyncpg
 
-from agent.queue.maintenance.memories import remove_expired_memories
+from agent.queue.maintenance.retention import remove_expired_memories
 from agent.queue.maintenance.steps import Steps
 from shared.clock import SystemClock
 from tests.standins.openai_api import OpenAIStub

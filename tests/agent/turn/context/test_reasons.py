@@ -4,7 +4,7 @@ import asyncio
 import json
 
 from agent.journal.steps import PastStep, Step, ToolUse
-from agent.llm.tokens import IMAGE_TOKENS
+from agent.llm.completions import IMAGE_TOKENS
 from agent.turn.context.builder import PAST_RESULT_CHARS, count_history
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.parley import Parley

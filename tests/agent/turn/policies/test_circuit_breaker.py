@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.journal.steps import OutcomeKind, Step, ToolUse
-from agent.turn.policies.circuit_breaker import check
+from agent.turn.policies.calls import check_circuit
 from shared.errors import ToolKeepsFailing
 from tests.agent.turn.policies.calls import answer
 
@@ -46,7 +46,7 @@ def worked(tool: str, **arguments: Any) -> Call:
 
 def is_stopped(*waves: Sequence[Call], **fields: Any) -> bool:
     try:
-        check(journal(*waves, **fields))
+        check_circuit(journal(*waves, **fields))
     except ToolKeepsFailing:
         return True
     return False
@@ -54,15 +54,15 @@ def is_stopped(*waves: Sequence[Call], **fields: Any) -> bool:
 
 def test_the_same_error_about_the_same_arguments_three_times_ends_the_turn() -> None:
     with pytest.raises(ToolKeepsFailing, match=r"shop\.find failed three times .* There is no such thing"):
-        check(journal(*[[failed(name="pen")]] * 3))
+        check_circuit(journal(*[[failed(name="pen")]] * 3))
     assert not is_stopped(*[[failed(name="pen")]] * 2)
 
 
 def test_the_person_is_told_the_error_with_one_full_stop_and_without_what_is_too_long() -> None:
     with pytest.raises(ToolKeepsFailing, match=r"[^.]There is no such thing\.( |$)"):
-        check(journal(*[[failed(name="pen")]] * 3))
+        check_circuit(journal(*[[failed(name="pen")]] * 3))
     with pytest.raises(ToolKeepsFailing) as long:
-        check(journal(*[[failed("no " * 1000)]] * 3))
+        check_circuit(journal(*[[failed("no " * 1000)]] * 3))
     assert len(str(long.value)) < 500
 
 
