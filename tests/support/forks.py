@@ -25,6 +25,7 @@ from pathlib import Path
 
 from sqlalchemy.orm import configure_mappers
 
+from agent.prompts import prompts
 from agent.tools.modules import find_modules
 from shared.settings import Settings
 from shared.settings.module_folders import list_entry_points
@@ -41,17 +42,22 @@ IMPORTED = (
     "adapters.cli.platforms",
     "adapters.cli.worker",
     "adapters.kubernetes.operator",
+    "adapters.slack.setup",
     "adapters.terminal.chat",
     "adapters.terminal.live",
-    "agent.llm.offline",
+    "adapters.web",
     "agent.commands.personal_data.export",
+    "agent.llm.offline",
     "alembic.command",
+    "requests",
     "rich.console",
     "rich.table",
     "rich.text",
     "shared.log",
     "shared.models",
+    "shared.tracing.otlp",
     "sqlalchemy.ext.asyncio",
+    "structlog",
     "tests.standins.mcp_server",
     "typer._adapters",
 )
@@ -124,6 +130,7 @@ def prepare() -> None:
         import_module(name)
     configure_mappers()
     find_modules(None, Settings())
+    prompts()
     # A command may have packages of its own.
     list_entry_points.cache_clear()
 
