@@ -177,6 +177,8 @@ lock: ready-for-tests
 	@$(SOLVE) --group code --constraint requirements-dev.lock --output-file requirements-code.lock >/dev/null
 	@echo "parley: solving requirements-sbom.lock"
 	@$(SOLVE) --group sbom --constraint requirements-dev.lock --output-file requirements-sbom.lock >/dev/null
+	@echo "parley: solving requirements-installer.lock"
+	@$(SOLVE) --group installer --constraint requirements-dev.lock --output-file requirements-installer.lock >/dev/null
 	@echo "parley: solving requirements-agentdojo.lock"
 	@$(SOLVE) --group agentdojo --output-file requirements-agentdojo.lock >/dev/null
 	@echo "parley: solving requirements-synapse.lock"

@@ -31,6 +31,7 @@ CODE_LOCK = "requirements-code.lock"
 AGENTDOJO_LOCK = "requirements-agentdojo.lock"
 CONFORMANCE_LOCK = "requirements-conformance.lock"
 SBOM_LOCK = "requirements-sbom.lock"
+INSTALLER_LOCK = "requirements-installer.lock"
 SYNAPSE_LOCK = "requirements-synapse.lock"
 LOCKS = (
     RUN_LOCK,
@@ -39,6 +40,7 @@ LOCKS = (
     EXTRAS_LOCK,
     CODE_LOCK,
     SBOM_LOCK,
+    INSTALLER_LOCK,
     AGENTDOJO_LOCK,
     CONFORMANCE_LOCK,
     SYNAPSE_LOCK,
