@@ -6,9 +6,8 @@
 -- the average of the others. p_turn_weight, p_window_weight: what the similarity of a text and of its window counts. Each of
 -- the first p_k has its neighbours.
 --
--- A plan made while there were few memories stays fast with many: each candidate is looked up by its id (LATERAL), and each
--- neighbour by a range that only the index of ordinals has in order. The vector of the question is read from its text once, not
--- for each row.
+-- A plan made while there were few memories stays fast with many: each candidate is looked up by its id (LATERAL). The vector
+-- of the question is read from its text once, not for each row.
 CREATE FUNCTION public.parley_recall_by_vectors(
     p_visibility jsonb, p_model text, p_vector text, p_dimensions integer, p_turn_weight float8, p_window_weight float8,
     p_ids bigint[], p_scores float8[], p_indexed bigint[], p_k integer, p_since timestamptz, p_until timestamptz,
@@ -92,19 +91,7 @@ BEGIN
         FROM summed AS s
         ORDER BY score DESC, s.said_at DESC, s.id DESC LIMIT p_k
     )
-    SELECT r.id, r.score, m.content, m.scope, m.said_at, m.source, m.author, m.speaker, m.is_from_bot,
-           b.id, b.content, b.speaker, b.is_from_bot, a.id, a.content, a.speaker, a.is_from_bot
-    FROM ranked AS r CROSS JOIN LATERAL (SELECT n.* FROM public.memories AS n WHERE n.id = r.id LIMIT 1) AS m
-    LEFT JOIN LATERAL (
-        SELECT n.* FROM public.memories AS n
-        WHERE n.scope_id = m.scope_id AND n.ordinal >= m.ordinal - 1 AND n.ordinal < m.ordinal
-        ORDER BY n.ordinal LIMIT 1
-    ) AS b ON true
-    LEFT JOIN LATERAL (
-        SELECT n.* FROM public.memories AS n
-        WHERE n.scope_id = m.scope_id AND n.ordinal > m.ordinal AND n.ordinal <= m.ordinal + 1
-        ORDER BY n.ordinal LIMIT 1
-    ) AS a ON true
+    SELECT r.id, r.score, shown.* FROM ranked AS r CROSS JOIN LATERAL public.parley_show_memory(r.id) AS shown
     ORDER BY r.score DESC, r.said_at DESC, r.id DESC;
 END
 $$;

@@ -6,12 +6,9 @@
 -- both neighbours, whose windows contain it, by scores that ignore the length of windows; `scored` looks all words up for the
 -- candidates that this gives, and has the exact scores (BM25 of the text and of its window). Without any word the newest are
 -- the best. Of each of the first p_k the row has the text and the neighbours, unless p_vectors_follow and there are vectors: then
--- parley_recall_by_vectors has the texts, and there is one row. Every row also has the embedding model whose vectors most of
--- the visible memories have (null without any), then the ids and scores of all candidates, and the scopes with so many
--- memories (p_large) that their vectors have indexes of their own. There is always a row; without matches its id is null.
---
--- Neighbours are ranges that only the index of ordinals has in order: the plan that a connection makes while there are no memories
--- would read the whole scope for each.
+-- parley_recall_by_vectors has the texts, and there is one row, with the ids and scores of all candidates. Every row also has
+-- the embedding model whose vectors most of the visible memories have (null without any), and the scopes with so many memories
+-- (p_large) that their vectors have indexes of their own. There is always a row; without matches its id is null.
 CREATE FUNCTION public.parley_recall_by_words(
     p_visibility jsonb, p_words text[], p_k integer, p_since timestamptz, p_until timestamptz, p_conversation_id bigint,
     p_shown_from bigint, p_large bigint, p_vectors_follow boolean
@@ -89,19 +86,23 @@ BEGIN
         GROUP BY 1, 2 ORDER BY score DESC, 2 DESC LIMIT 180
     ), candidates AS MATERIALIZED (
         -- Of a text that was said again and again only the best place; bare questions and talk go after what was told.
-        SELECT r.scope_id, r.ordinal, m.id, m.said_at, m.speaker, m.source, m.is_from_bot, m.window_length, m.is_talk,
-               m.is_talk OR m.is_question AS tells_nothing,
-               row_number() OVER (PARTITION BY md5(lower(m.content)) ORDER BY r.score DESC, r.ordinal DESC) > 1 AS is_again
-        FROM rough AS r CROSS JOIN LATERAL (
-            SELECT m.id, m.said_at, m.speaker, m.source, m.is_from_bot, m.window_length, m.content, m.is_talk, m.is_question
-            FROM public.memories AS m
-            WHERE m.scope_id = r.scope_id AND m.ordinal = r.ordinal AND m.superseded_by IS NULL
-                  AND (p_since IS NULL OR m.said_at >= p_since) AND (p_until IS NULL OR m.said_at < p_until)
-                  AND (p_shown_from IS NULL OR m.source <> 'turn' OR m.turn_id IS NULL OR m.turn_id < p_shown_from
-                       OR m.conversation_id IS DISTINCT FROM p_conversation_id)
-            LIMIT 1
-        ) AS m
-        ORDER BY is_again, tells_nothing, r.score DESC, r.ordinal DESC
+        SELECT first.* FROM (
+            SELECT r.scope_id, r.ordinal, r.score, m.id, m.said_at, m.speaker, m.source, m.is_from_bot, m.window_length, m.is_talk,
+                   m.is_talk OR m.is_question AS tells_nothing, row_number() OVER (
+                       PARTITION BY md5(lower(m.content)), m.source, m.is_from_bot ORDER BY r.score DESC, r.ordinal DESC
+                   ) AS place
+            FROM rough AS r CROSS JOIN LATERAL (
+                SELECT m.id, m.said_at, m.speaker, m.source, m.is_from_bot, m.window_length, m.content, m.is_talk, m.is_question
+                FROM public.memories AS m
+                WHERE m.scope_id = r.scope_id AND m.ordinal = r.ordinal AND m.superseded_by IS NULL
+                      AND (p_since IS NULL OR m.said_at >= p_since) AND (p_until IS NULL OR m.said_at < p_until)
+                      AND (p_shown_from IS NULL OR m.source <> 'turn' OR m.turn_id IS NULL OR m.turn_id < p_shown_from
+                           OR m.conversation_id IS DISTINCT FROM p_conversation_id)
+                LIMIT 1
+            ) AS m
+        ) AS first
+        WHERE first.place = 1
+        ORDER BY first.tells_nothing, first.score DESC, first.ordinal DESC
         LIMIT 60
     ), scored AS MATERIALIZED (
         SELECT c.*, coalesce(p.turn, 0) AS turn, coalesce(p.around, 0) AS around
@@ -147,28 +148,17 @@ BEGIN
             GROUP BY s.vector_model ORDER BY sum(s.memories) DESC, s.vector_model LIMIT 1
         ) AS most
     )
-    SELECT v.model, v.candidate_ids, v.candidate_scores, v.large, m.id, r.score, m.content, m.scope, m.said_at, m.source,
-           m.author, m.speaker, m.is_from_bot, b.id, b.content, b.speaker, b.is_from_bot, a.id, a.content, a.speaker, a.is_from_bot
+    SELECT v.model, v.candidate_ids, v.candidate_scores, v.large, r.id, r.score, shown.*
     FROM (
         SELECT answering.model, ARRAY(SELECT s.id FROM scopes AS s WHERE s.memories > p_large) AS large,
-               ARRAY(SELECT best.id FROM best WHERE answering.model IS NOT NULL) AS candidate_ids,
-               ARRAY(SELECT best.score FROM best WHERE answering.model IS NOT NULL) AS candidate_scores
+               ARRAY(SELECT best.id FROM best WHERE p_vectors_follow AND answering.model IS NOT NULL) AS candidate_ids,
+               ARRAY(SELECT best.score FROM best WHERE p_vectors_follow AND answering.model IS NOT NULL) AS candidate_scores
         FROM answering
     ) AS v
     LEFT JOIN LATERAL (
         SELECT best.* FROM best WHERE v.model IS NULL OR NOT p_vectors_follow LIMIT p_k
     ) AS r ON true
-    LEFT JOIN public.memories AS m ON m.id = r.id
-    LEFT JOIN LATERAL (
-        SELECT n.* FROM public.memories AS n
-        WHERE n.scope_id = m.scope_id AND n.ordinal >= m.ordinal - 1 AND n.ordinal < m.ordinal
-        ORDER BY n.ordinal LIMIT 1
-    ) AS b ON true
-    LEFT JOIN LATERAL (
-        SELECT n.* FROM public.memories AS n
-        WHERE n.scope_id = m.scope_id AND n.ordinal > m.ordinal AND n.ordinal <= m.ordinal + 1
-        ORDER BY n.ordinal LIMIT 1
-    ) AS a ON true
+    LEFT JOIN LATERAL public.parley_show_memory(r.id) AS shown ON true
     ORDER BY r.score DESC, r.said_at DESC, r.id DESC;
 END
 $$;
