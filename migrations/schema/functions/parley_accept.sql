@@ -60,6 +60,14 @@ BEGIN
             PERFORM pg_notify('parley_jobs', '');
         END IF;
     END IF;
+    -- One message that is new: all that is asked below is known.
+    IF v_new IS NOT NULL AND jsonb_array_length(p_events) = 1 THEN
+        inbox_id := v_new[1];
+        is_new := true;
+        is_same_sender := true;
+        RETURN NEXT;
+        RETURN;
+    END IF;
     -- Who stored an event before may not have flushed it yet (`parley_accept_and_take`): a commit that writes something does.
     IF v_new IS NULL OR cardinality(v_new) < jsonb_array_length(p_events) THEN
         PERFORM pg_logical_emit_message(true, 'parley', '');

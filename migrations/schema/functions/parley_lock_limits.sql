@@ -7,8 +7,10 @@
 CREATE FUNCTION public.parley_lock_limits(p_user_ids bigint[], p_server_ids bigint[], p_budget_ids bigint[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM public.parley_lock_user(wanted.id)
-    FROM (SELECT DISTINCT id FROM unnest(p_user_ids) AS id WHERE id IS NOT NULL ORDER BY id) AS wanted;
+    IF num_nonnulls(VARIADIC p_user_ids) > 0 THEN
+        PERFORM public.parley_lock_user(wanted.id)
+        FROM (SELECT DISTINCT id FROM unnest(p_user_ids) AS id WHERE id IS NOT NULL ORDER BY id) AS wanted;
+    END IF;
     IF num_nonnulls(VARIADIC p_server_ids) > 0 THEN
         PERFORM pg_advisory_xact_lock(hashtextextended('server budget ' || wanted.id, 0))
         FROM (SELECT DISTINCT id FROM unnest(p_server_ids) AS id ORDER BY id) AS wanted;

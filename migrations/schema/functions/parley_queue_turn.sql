@@ -10,26 +10,16 @@
 CREATE FUNCTION public.parley_queue_turn(p_inbox_id bigint)
 RETURNS void
 LANGUAGE plpgsql AS $$
-DECLARE
-    v_message record;
-    v_priority integer;
 BEGIN
-    SELECT place_key, platform, platform_user_id, platform_server_id INTO v_message
-    FROM public.inbox WHERE id = p_inbox_id;
-    IF NOT FOUND THEN
-        RETURN;
-    END IF;
-    SELECT -count(*) INTO v_priority FROM (
-        SELECT FROM public.inbox
-        WHERE platform = v_message.platform AND platform_user_id = v_message.platform_user_id
-          AND status IN ('waiting', 'claimed') AND id < p_inbox_id
-        LIMIT 1000
-    ) AS earlier;
     INSERT INTO public.jobs (place_key, inbox_id, person, server, priority)
-    VALUES (
-        v_message.place_key, p_inbox_id, v_message.platform || ' ' || v_message.platform_user_id,
-        coalesce(v_message.platform || ' ' || v_message.platform_server_id, ''), v_priority
-    )
+    SELECT message.place_key, p_inbox_id, message.platform || ' ' || message.platform_user_id,
+           coalesce(message.platform || ' ' || message.platform_server_id, ''), -(SELECT count(*) FROM (
+               SELECT FROM public.inbox AS earlier
+               WHERE earlier.platform = message.platform AND earlier.platform_user_id = message.platform_user_id
+                 AND earlier.status IN ('waiting', 'claimed') AND earlier.id < p_inbox_id
+               LIMIT 1000
+           ) AS counted)
+    FROM public.inbox AS message WHERE message.id = p_inbox_id
     ON CONFLICT (place_key) DO UPDATE
         SET priority = excluded.priority, inbox_id = excluded.inbox_id, person = excluded.person, server = excluded.server
         WHERE jobs.worker_id IS NULL AND jobs.priority < excluded.priority;

@@ -22,8 +22,11 @@ DECLARE
     v_job public.jobs;
     v_count integer := 0;
     v_oldest text;
+    v_is_alive boolean;
 BEGIN
-    SELECT c.oldest_revision INTO v_oldest FROM public.schema_compatibility AS c;
+    SELECT (SELECT c.oldest_revision FROM public.schema_compatibility AS c),
+           EXISTS (SELECT FROM public.workers WHERE id = p_worker_id)
+    INTO v_oldest, v_is_alive;
     IF p_revision < v_oldest THEN
         RAISE EXCEPTION 'The tables work with programs from revision % on, this one has %; install the newer release.',
             v_oldest, p_revision;
@@ -31,7 +34,7 @@ BEGIN
     IF p_limit < 1 THEN
         RETURN;
     END IF;
-    IF NOT EXISTS (SELECT FROM public.workers WHERE id = p_worker_id) THEN
+    IF NOT v_is_alive THEN
         RAISE EXCEPTION 'Worker % was held for dead, as it told nobody that it lives; it begins again.', p_worker_id;
     END IF;
     FOR v_waiting IN
@@ -42,7 +45,9 @@ BEGIN
         UNION ALL
         SELECT later.* FROM (
             WITH RECURSIVE names AS (
-                SELECT p_after AS server, false AS is_around
+                SELECT p_after AS server, false AS is_around WHERE EXISTS (
+                    SELECT FROM public.jobs WHERE jobs.worker_id IS NULL ORDER BY jobs.priority DESC, jobs.id OFFSET 199 LIMIT 1
+                )
                 UNION ALL
                 SELECT coalesce(next.server, ''), names.is_around OR next.server IS NULL FROM names
                 LEFT JOIN LATERAL (
