@@ -1,6 +1,7 @@
 """Logging with structlog: one line per event, with ids but never with message text."""
 
 import logging
+import re
 import sys
 import threading
 from collections.abc import Mapping
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 # These libraries log every job and request at INFO, which the one line per turn makes redundant.
 NOISY = ("httpx", "httpcore", "LiteLLM", "alembic", "uvicorn.access", "mcp")
+# A value of a field in which one of these stands is written in quotes.
+APART = re.compile(r"[\s=\"']")
 
 
 class _Output(logging.StreamHandler[Any]):
@@ -35,14 +38,12 @@ class _Output(logging.StreamHandler[Any]):
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
         ]
-        renderer: Processor = (
-            structlog.processors.JSONRenderer()
-            if self._style == "json"
+        renderer: Processor = write_line
+        if self._style == "json":
+            renderer = structlog.processors.JSONRenderer()
+        elif sys.stderr.isatty():
             # It gets tracebacks as text: its own formatter prints the variables of every frame.
-            else structlog.dev.ConsoleRenderer(
-                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
-            )
-        )
+            renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
         structlog.configure(
             processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
             wrapper_class=structlog.make_filtering_bound_logger(self._level),
@@ -125,6 +126,18 @@ def configure_logging(level: str, style: str, *, is_late: bool = False, **proces
 def redact(_logger: "WrappedLogger", _method: str, event: "EventDict") -> "EventDict":
     """Take secrets out of all fields, at any depth, tracebacks included."""
     return {name: redact_field(name, value) for name, value in event.items()}
+
+
+def write_line(_logger: "WrappedLogger", _method: str, event: "EventDict") -> str:
+    """Return what structlog writes for a terminal, without colours and in a fraction of the time."""
+    head = f"{event.pop('timestamp')} [{event.pop('level'):<9}] {event.pop('event'):<30}"
+    below = [event.pop(name) for name in ("stack", "exception") if name in event]
+    fields = [f"{name}={_to_word(event[name])}" for name in sorted(event)]
+    return "\n".join([" ".join([head, *fields]).rstrip(" "), *below])
+
+
+def _to_word(value: object) -> str:
+    return value if isinstance(value, str) and not APART.search(value) else repr(value)
 
 
 def drop_handlers(*names: str) -> None:

@@ -64,6 +64,7 @@ CLUES = (
     *("nvapi-", "tvly-", "aiza", "ya29", "sg.", "pypi-", "dop_v1_", "gsk_", "hf_", "r8_", "npm_", "akia", "asia"),
     *("gho_", "ghp_", "ghs_", "ghu_", "ghr_", "hooks.slack", "webhooks/", ":aa", "eyj"),
 )
+CLUE = re.compile("|".join(map(re.escape, CLUES)))
 
 _settings: dict[str, None] = {}
 _credentials: dict[str, None] = {}
@@ -101,7 +102,7 @@ def redact_text(text: str) -> str:
     if len(text) < (WORD_CHARS if text.isalpha() else LEAST_CHARS):
         return text
     lower = text.lower()
-    if text.count(".") < 2 and not any(clue in lower for clue in CLUES):
+    if text.count(".") < 2 and CLUE.search(lower) is None:
         return text
     for pattern in PATTERNS:
         text = pattern.sub(MARK, text)
