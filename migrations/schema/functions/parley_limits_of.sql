@@ -5,15 +5,12 @@ DECLARE
     v_limits public.parley_limits;
 BEGIN
     v_limits.user_id := p_payer.user_id;
-    SELECT servers.id INTO v_limits.server_id
-    FROM public.conversations JOIN public.servers USING (platform, platform_server_id)
-    WHERE conversations.id = p_payer.conversation_id;
-    -- Most installations have none.
-    IF EXISTS (SELECT FROM public.budgets) THEN
-        v_limits.budget_ids := nullif(
-            public.parley_find_budgets(p_payer.user_id, p_payer.conversation_id, p_payer.persona_id), '{}'
-        );
-    END IF;
+    SELECT (
+        SELECT servers.id FROM public.conversations JOIN public.servers USING (platform, platform_server_id)
+        WHERE conversations.id = p_payer.conversation_id
+    ), CASE WHEN EXISTS (SELECT FROM public.budgets) THEN nullif(
+        public.parley_find_budgets(p_payer.user_id, p_payer.conversation_id, p_payer.persona_id), '{}'
+    ) END INTO v_limits.server_id, v_limits.budget_ids;
     RETURN v_limits;
 END
 $$;

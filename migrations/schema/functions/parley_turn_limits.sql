@@ -5,15 +5,16 @@ CREATE FUNCTION public.parley_turn_limits(p_turn_id bigint) RETURNS jsonb
 LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_limits public.parley_limits;
-    -- Every turn asks, and most installations have none.
-    v_has_grants boolean := EXISTS (SELECT FROM public.budget_grants WHERE status = 'granted' AND ends_at > now());
 BEGIN
     v_limits := public.parley_limits_of(ROW(turns.user_id, turns.conversation_id, turns.persona_id, turns.id, false))
     FROM public.turns WHERE id = p_turn_id;
     RETURN (
         SELECT coalesce(jsonb_agg(jsonb_build_object(
             'limit', one.kind, 'period', one.period, 'unit', kept.unit, 'allowed', kept.allowed, 'granted', CASE
-                WHEN kept.allowed IS NOT NULL AND v_has_grants THEN (
+                WHEN kept.allowed IS NOT NULL AND EXISTS (
+                    -- Every turn asks, and most installations have none.
+                    SELECT FROM public.budget_grants WHERE status = 'granted' AND ends_at > now()
+                ) THEN (
                     SELECT CASE kept.unit WHEN 'tokens' THEN granted.tokens ELSE granted.cost END
                     FROM public.parley_granted(
                         CASE one.subject WHEN 'users' THEN one.id END, CASE one.subject WHEN 'servers' THEN one.id END,
