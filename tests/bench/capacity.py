@@ -182,7 +182,8 @@ async def measure(home: Path) -> Costs:
     """Return what a turn costs here, its memories included, on average of some hundred turns of several people."""
     async with (
         running_model() as (base_url, _),
-        running_parley(home, base_url) as parley,
+        # Vectors come some seconds after the words: how many of them fall into the measurement would be chance.
+        running_parley(home, base_url, more={"EMBEDDING_MODEL": "off"}) as parley,
         connected(address_of(home)) as owner,
     ):
         load = Load(clients=CLIENTS, turns_each=TURNS)

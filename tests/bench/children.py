@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -43,8 +43,8 @@ def model_environment(model: OpenAIStub, home: Path) -> dict[str, str]:
 
 def list_forks(pid: int) -> list[int]:
     """Return the process of a program and its forks, not other programs that it has started."""
-    command = Path(f"/proc/{pid}/cmdline").read_bytes()
-    return [pid, *(child for child in list_children(pid) if Path(f"/proc/{child}/cmdline").read_bytes() == command)]
+    command = _read(pid, "cmdline")
+    return [pid, *(child for child in list_children(pid) if _read(child, "cmdline") == command)]
 
 
 def list_servers(home: Path) -> list[int]:
@@ -55,8 +55,15 @@ def list_servers(home: Path) -> list[int]:
 
 def cpu_seconds(pid: int) -> float:
     """Return the processor time of a program so far, its threads and forks included."""
-    rows = [Path(f"/proc/{fork}/stat").read_text().rpartition(")")[2].split() for fork in list_forks(pid)]
-    return sum(int(fields[11]) + int(fields[12]) for fields in rows) / TICKS
+    rows = [_read(fork, "stat").rpartition(")")[2].split() for fork in list_forks(pid)]
+    return sum(int(fields[11]) + int(fields[12]) for fields in rows if fields) / TICKS
+
+
+def _read(pid: int, name: str) -> str:
+    # Postgres starts and ends processes all the time: what has ended since it was listed has nothing.
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/{name}").read_text()
+    return ""
 
 
 def memory_mb(pid: int) -> float:
