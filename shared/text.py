@@ -68,6 +68,12 @@ def clean(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
+def to_command_line(text: str) -> str | None:
+    """Return the text from its slash on if it may be a command: blanks, and what nobody sees, may stand before it."""
+    line = INVISIBLE.sub("", text[: text.find("/") + 1]).lstrip()
+    return clean(text[text.index("/") :]) if line == "/" else None
+
+
 def clean_json(value: Any) -> Any:
     """Return a JSON value with all its strings cleaned; NaN and infinity, which JSON does not have, become strings."""
     if isinstance(value, str):

@@ -14,7 +14,7 @@ from adapters.terminal.person import terminal_place, terminal_sender
 from adapters.terminal.reading import Reader
 from shared.errors import ParleyError
 from shared.messages import ProgramRequest
-from shared.text import clean
+from shared.text import to_command_line
 
 ATTACH = "/attach"
 ATTACH_HELP = f"{ATTACH} PATH - Send a file with your next message; a file dropped on the window does the same."
@@ -76,18 +76,19 @@ class Chat:
             return True
         if not line and not self._files:
             return True
-        if clean(text).lstrip().startswith("/") and (goes_on := await self._on_command(text)) is not None:
+        command_line = to_command_line(text)
+        if command_line is not None and (goes_on := await self._on_command(command_line.strip())) is not None:
             return goes_on
         await self._exchange.send(text, self._files, request=self._request)
         self._files.clear()
         return True
 
-    async def _on_command(self, text: str) -> bool | None:
-        """Run the command in the text; return whether the conversation goes on, None if it is no command."""
+    async def _on_command(self, line: str) -> bool | None:
+        """Run the command in the line; return whether the conversation goes on, None if it is no command."""
         # Imported here, as the app is opened here: most conversations have none.
         from agent import commands
 
-        app, line = await self._client.open_app(), text.strip()
+        app = await self._client.open_app()
         if (name := commands.find_credential_form(line)) is not None:
             value = await self._reader.read_secret(f"{name}: ")
             if value is None:
@@ -95,7 +96,7 @@ class Chat:
             else:
                 self._output.write(await commands.keep_credential(app, self._sender, name, value=value))
             return True
-        reply = await commands.answer(app, self._sender, self._place, text=text)
+        reply = await commands.answer(app, self._sender, self._place, text=line)
         if reply is None:
             return None
         hints = [ATTACH_HELP] if line.lower() == "/help" else []

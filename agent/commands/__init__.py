@@ -9,7 +9,7 @@ from agent.commands.credentials import find_credential_form, keep_credential
 from agent.commands.registry import find_command, list_commands, unknown_command
 from shared.errors import ParleyError
 from shared.messages import Place, PlatformContext, Sender
-from shared.text import clean, cut
+from shared.text import cut, to_command_line
 
 __all__ = [
     "Command",
@@ -41,7 +41,8 @@ async def answer(
 
     `adapter` is the one that it came by, None for that of the place's platform.
     """
-    match = COMMAND_LINE.fullmatch(clean(text).strip())
+    line = to_command_line(text)
+    match = COMMAND_LINE.fullmatch(line.strip()) if line is not None else None
     if match is None:
         return None
     name = match[1].lower()

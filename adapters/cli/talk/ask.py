@@ -14,6 +14,7 @@ from adapters.cli.console import complain, is_json, show_json
 from adapters.cli.endings import DONE, INTERRUPTED, REFUSED
 from adapters.cli.opening import cancel_on, find_database, read_settings, silence_log
 from shared.errors import Refusal
+from shared.text import to_command_line
 
 if TYPE_CHECKING:
     from adapters.cli.talk.local_worker import LocalWorker
@@ -112,7 +113,7 @@ async def _answer(client: "Client", worker: "LocalWorker", question: Question) -
     request = await to_request(client, question.model, question.persona)
     place = await find_place(client, sender, is_continued=question.is_continued)
     output = _to_output(client.settings)
-    if question.text.startswith("/"):
+    if to_command_line(question.text) is not None:
         # Imported here, as the whole program is opened here: most questions are no commands.
         from agent import commands
 

@@ -1,12 +1,14 @@
 """The whole program in this process: opened when something needs it, with a worker where no other answers."""
 
 import asyncio
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from adapters.cli.console import progress
 from agent.queue.heartbeats import LiveWorkers
 from shared.db.database import DatabaseLost
+from shared.errors import ConfigurationError, Refusal
 
 if TYPE_CHECKING:
     from agent.app import App
@@ -29,7 +31,6 @@ class LocalWorker:
         self._work: asyncio.Task[None] | None = None
         self._warming: asyncio.Task[None] | None = None
         self._workers = LiveWorkers()
-        self._watch = asyncio.create_task(self._look_again(), name="look for workers")
 
     async def open_app(self) -> "App":
         """Return the whole program, opened once; progress is shown on a terminal."""
@@ -49,6 +50,26 @@ class LocalWorker:
         if await self._is_needed():
             await self._work_here()
 
+    @asynccontextmanager
+    async def watched(self, seconds: float = WATCH_SECONDS) -> AsyncIterator[None]:
+        """Look every few seconds, during the block, whether a worker lives, and start one here when none does.
+
+        Raises `Refusal` at once, whatever the block waits for, when none can be started with these settings.
+        """
+        block = asyncio.current_task()
+        watch = asyncio.create_task(self._look_again(seconds), name="look for workers")
+        watch.add_done_callback(lambda task: None if task.cancelled() or block is None else block.cancel())
+        try:
+            yield
+        except asyncio.CancelledError:
+            error = watch.exception() if watch.done() and not watch.cancelled() else None
+            if error is None:
+                raise
+            raise (Refusal(str(error)) if isinstance(error, ConfigurationError) else error) from None
+        finally:
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+
     async def warm(self) -> None:
         """Wait until a worker in this process can call models, whose library is imported before the turn begins."""
         if self._warming is not None:
@@ -56,7 +77,7 @@ class LocalWorker:
 
     async def close(self) -> None:
         """Stop the worker, whose turns are finished or handed over, and close the program."""
-        tasks = [task for task in (self._watch, self._work, self._warming) if task is not None]
+        tasks = [task for task in (self._work, self._warming) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -87,14 +108,16 @@ class LocalWorker:
 
         async with self._opening:
             if self._app is None:
-                app = await self._closing.enter_async_context(open_app(self._settings, self._address))
-                await self._closing.enter_async_context(joined(app))
+                async with AsyncExitStack() as closing:
+                    app = await closing.enter_async_context(open_app(self._settings, self._address))
+                    await closing.enter_async_context(joined(app))
+                    self._closing.push_async_exit(closing.pop_all())
                 self._app = app
             return self._app
 
-    async def _look_again(self) -> None:
+    async def _look_again(self, seconds: float) -> None:
         # A worker that was killed counts as alive until its heartbeat is too old.
         while True:
-            await asyncio.sleep(WATCH_SECONDS)
+            await asyncio.sleep(seconds)
             with suppress(DatabaseLost):
                 await self.ensure_worker()

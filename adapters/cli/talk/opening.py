@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from adapters.cli.opening import kept_up, opened_connection
-from adapters.cli.talk.local_worker import LocalWorker
+from adapters.cli.talk.local_worker import WATCH_SECONDS, LocalWorker
 from adapters.terminal.client import Client
 from agent.live.listener import Listener
 from shared.clock import SystemClock
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def opened_client(
-    settings: "Settings", address: "Address", *, model: str | None = None
+    settings: "Settings", address: "Address", *, model: str | None = None, watch_seconds: float = WATCH_SECONDS
 ) -> AsyncIterator[tuple[Client, LocalWorker]]:
     """Open a client, with a worker in this process while no other one lives."""
     secrets = load_secrets(settings)
@@ -40,6 +40,7 @@ async def opened_client(
         worker = LocalWorker(settings, address, database, model=model)
         closing.push_async_callback(worker.close)
         await worker.begin()
+        await closing.enter_async_context(worker.watched(watch_seconds))
         events = Listener(database, secrets.secret_keys, bus=bus)
         closing.push_async_callback(events.close)
         await events.start()

@@ -27,7 +27,7 @@ from agent.queue.inbox import Accepted
 from shared.errors import EventIdInUse, ServerMoved
 from shared.messages import AgentResponse, IncomingMessage
 from shared.models import Conversation, Turn, TurnEvent
-from shared.text import MAX_ID
+from shared.text import MAX_ID, to_command_line
 
 RESPONSE = TypeAdapter(AgentResponse)
 MAX_PAGE = 1000
@@ -55,7 +55,7 @@ async def post_message(request: Request) -> Response:
         request.scope[APP] = cell
         return await answer_message(request, body, cell)
 
-    is_command = body.decision is None and body.content.lstrip().startswith("/")
+    is_command = body.decision is None and to_command_line(body.content) is not None
     response: Response = await cells.use(body.place, answer_in, is_message=not is_command)
     return response
 
@@ -65,7 +65,7 @@ async def answer_message(request: Request, body: SentMessage, app: App) -> Respo
     is_stream = wants_events(request)
     # The text beside a decision is never a command: the decision would be lost.
     reply = None
-    if body.decision is None and body.content.lstrip().startswith("/"):
+    if body.decision is None and to_command_line(body.content) is not None:
         reply = await commands.answer(app, body.sender, body.place, text=body.content, adapter=ADAPTER)
     if reply is not None:
         if reply.files and not body.place.is_direct:

@@ -21,7 +21,7 @@ from agent.queue.inbox import accept_within
 from shared.db.statements import load_statements
 from shared.errors import EventIdInUse
 from shared.messages import IncomingMessage, Sender
-from shared.text import MAX_ID
+from shared.text import MAX_ID, to_command_line
 
 statements = load_statements(__file__)
 
@@ -49,7 +49,7 @@ async def begin_branch(request: Request) -> Response:
     branch = await read_json(request, Branch, MAX_JSON_BYTES)
     if branch.content is not None and not branch.content.strip():
         raise invalid("content", say("chat.empty"))
-    if branch.content is not None and branch.content.lstrip().startswith("/"):
+    if branch.content is not None and to_command_line(branch.content) is not None:
         raise invalid("content", say("chat.no_command_here"))
     event_id = f"{to_prefix(who)}:{branch.event_id}"
     parameters = {"channel": place.channel, "place_key": place.key, "event_id": event_id, "turn_id": branch.turn_id}

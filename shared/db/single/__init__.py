@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
 from typing import Protocol
 
 import asyncpg
@@ -95,11 +95,15 @@ class SmallDatabase:
                 return self._connection
         elif self._connection is not None:
             await close_connection(self._connection)
-        self._connection = await self.connect()
-        self._moves = self.address.servers.moves
-        for name in ("json", "jsonb"):
-            await self._connection.set_type_codec(name, schema="pg_catalog", encoder=str, decoder=json.loads)
-        return self._connection
+        connection, moves = await self.connect(), self.address.servers.moves
+        with ExitStack() as closing:
+            # Without the codecs it would give other values to the next statement.
+            closing.callback(connection.terminate)
+            for name in ("json", "jsonb"):
+                await connection.set_type_codec(name, schema="pg_catalog", encoder=str, decoder=json.loads)
+            closing.pop_all()
+        self._connection, self._moves = connection, moves
+        return connection
 
 
 @contextmanager

@@ -100,6 +100,13 @@ def test_a_file_goes_along_and_one_that_is_missing_is_named(shell: Shell, tmp_pa
     assert missing.code == 1
 
 
+@pytest.mark.parametrize("command", ["ask", "chat"])
+def test_a_command_behind_what_nobody_sees_is_one(shell: Shell, command: str) -> None:
+    result = shell.run(command, stdin="\ufeff \u200b/credential set github hunter2hunter2\n")
+
+    assert (result.code, result.out.startswith("I keep your credential github encrypted")) == (0, True)
+
+
 @pytest.mark.parametrize("stdin", ["", "\x00\x01"])
 def test_what_is_no_question_is_refused_with_what_to_do(shell: Shell, stdin: str) -> None:
     result = shell.run("ask", stdin=stdin)

@@ -5,6 +5,7 @@ import asyncio
 import asyncpg
 import pytest
 
+from shared.db.connections import STATEMENT_SECONDS
 from shared.db.database import Address, DatabaseLost
 from shared.db.single import SmallDatabase
 from shared.db.statements import Statement
@@ -43,6 +44,27 @@ async def test_one_connection_serves_all_statements_and_a_lost_one_is_opened_aga
     with pytest.raises(DatabaseLost):
         await lose(database, owner, rows[0][0])
     assert (await look(database))[0] != rows[0][0]
+    await database.close()
+
+
+class Impatient(SmallDatabase):
+    """One whose first caller leaves as soon as the connection stands, before it is ready."""
+
+    has_left = False
+
+    async def connect(self, *, statement_seconds: float = STATEMENT_SECONDS) -> asyncpg.Connection:
+        connection, task = await super().connect(statement_seconds=statement_seconds), asyncio.current_task()
+        if task is not None and not self.has_left:
+            self.has_left = task.cancel()
+        return connection
+
+
+async def test_a_connection_that_was_left_half_made_is_not_used(address: Address) -> None:
+    database = Impatient(address)
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(look(database))
+    assert (await look(database))[2] == {"a": [1]}
     await database.close()
 
 
