@@ -1,6 +1,7 @@
 """What gets out: a model that was talked round sends no data by images or links, and no secret in any form."""
 
 import base64
+from contextlib import aclosing
 from typing import Any
 from urllib.parse import quote
 
@@ -11,6 +12,7 @@ from adapters.terminal.client import Client
 from adapters.terminal.live import LiveOutput
 from adapters.terminal.output import PlainOutput
 from agent.app import App
+from shared.files.stores.folder import FolderStore
 from shared.messages import AgentResponse
 from tests.standins.openai_api import Answer
 from tests.support.leaks import READ_BOTH, check, leak
@@ -203,8 +205,10 @@ async def test_nothing_leaves_at_a_terminal_that_a_model_made_up_hid_or_left_ope
     async def get_app() -> App:
         return parley.app
 
+    app = parley.app
+    store = FolderStore(app.settings.parley_home / "files")
     client = Client(
-        parley.app.settings, parley.app.database, parley.app.events, clock=parley.app.clock, open_app=get_app
+        app.settings, app.database, app.events, clock=app.clock, open_app=get_app, open_store=lambda: aclosing(store)
     )
     await Chat(client, OneLine("go on"), output(), before_sending=ready).run()
 

@@ -195,11 +195,11 @@ def name_command(words: str) -> str:
 
 @contextmanager
 def progress(text: str) -> Iterator[None]:
-    """Show a progress line on a terminal; write nothing elsewhere."""
-    if not sys.stderr.isatty():
+    """Show a line on a terminal until the block ends; write nothing elsewhere."""
+    line = f"{text}…" if sys.stderr.isatty() else ""
+    # What is said meanwhile is written over it.
+    print(line, end="\r" if line else "", file=sys.stderr, flush=True)  # noqa: T201  # no line of a result
+    try:
         yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(text):
-        yield
+    finally:
+        print(" " * len(line), end="\r" if line else "", file=sys.stderr, flush=True)  # noqa: T201  # as above

@@ -11,17 +11,20 @@ import os
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from adapters.cli.console import complain, shorten
-from agent.app import App
-from shared.db.database import Database, DatabaseLost
+from shared.db.database import DatabaseLost
 from shared.db.statements import load_statements
 from shared.errors import ConfigurationError
 from shared.log import get_logger
 from shared.settings import Secrets, Settings
 from shared.settings.home import make_secret
+
+if TYPE_CHECKING:
+    from agent.app import App
+    from shared.db.single import SessionSource
 
 statements = load_statements(__file__)
 
@@ -42,7 +45,7 @@ class Neighbours:
     """The row of this process, and those of the others that live."""
 
     def __init__(
-        self, database: Database, settings: Settings, secrets: Secrets, *, renew_seconds: float = RENEW_SECONDS
+        self, database: "SessionSource", settings: Settings, secrets: Secrets, *, renew_seconds: float = RENEW_SECONDS
     ) -> None:
         self._database, self._settings, self._renew_seconds = database, settings, renew_seconds
         self._name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
@@ -124,7 +127,7 @@ class Neighbours:
 
 
 @asynccontextmanager
-async def joined(app: App) -> AsyncIterator[None]:
+async def joined(app: "App") -> AsyncIterator[None]:
     """Be one of the installation's processes for the block, and say what an operator should look at.
 
     Raises `ConfigurationError` when this one does not fit with the others. An embedded database and its files are on

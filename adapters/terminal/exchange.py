@@ -112,8 +112,8 @@ class Exchange:
     async def _store(self, files: Sequence[Path]) -> tuple[Attachment, ...]:
         if not files:
             return ()
-        storage = (await self._client.open_app()).files.storage
-        return tuple([await store(storage, path) for path in files])
+        async with self._client.open_store() as opened:
+            return tuple([await store(opened, path, self._client.settings.max_body_mb) for path in files])
 
     async def _watch(self, inbox_id: int, started: float) -> None:
         async for event in self._client.events.follow(inbox_id):

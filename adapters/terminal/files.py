@@ -13,7 +13,7 @@ from shared.errors import Refusal
 from shared.messages import Attachment
 
 if TYPE_CHECKING:
-    from shared.files.storage import Storage
+    from shared.files.stores.store import Store
 
 
 def find_file(text: str, limit_mb: int) -> Path:
@@ -56,15 +56,16 @@ def to_path(text: str) -> Path:
     return Path(words[0] if len(words) == 1 else text).expanduser()
 
 
-async def store(storage: "Storage", path: Path) -> Attachment:
+async def store(store: "Store", path: Path, limit_mb: int) -> Attachment:
     """Store the file as an attachment for a message."""
     # Imported here: most questions bring none.
-    from shared.files.storage import in_chunks
+    from shared.files.stores.content import MEGABYTE, in_chunks, put
 
     mime_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     key = f"{token_hex(16)}/incoming"
     with path.open("rb") as file:
-        content = await storage.put(key, in_chunks(partial(asyncio.to_thread, file.read)), mime_type)
+        chunks = in_chunks(partial(asyncio.to_thread, file.read))
+        content = await put(store, key, chunks, mime_type=mime_type, limit=limit_mb * MEGABYTE)
     return Attachment(path.name, mime_type, content.size_bytes, storage_key=key, sha256=content.sha256)
 
 

@@ -14,7 +14,8 @@ from shared.db.database import Address
 from shared.db.driver import to_sql
 from shared.db.statements import load_statements
 from shared.errors import NotFound
-from shared.files.storage import Storage, iterate
+from shared.files.storage import Storage
+from shared.files.stores.content import iterate
 from shared.files.stores.folder import open_owner_only
 
 statements = load_statements(__file__)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from sqlalchemy import func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from shared.files.stores.content import MEGABYTE
 from shared.models.files import FileRecord
 from shared.models.people import User
 
-MEGABYTE = 1024 * 1024
 GUEST = "guest"
 QUOTAS: Mapping[str, int] = {GUEST: 100 * MEGABYTE, "user": 500 * MEGABYTE}
 # A file that is pending for longer was lost in a crash, and no longer counts against the quota.

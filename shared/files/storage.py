@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import hmac
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from pathlib import PurePosixPath
 from tempfile import SpooledTemporaryFile
@@ -16,9 +16,10 @@ from shared.db.database import Database
 from shared.errors import FileDamaged, FileLost, NotFound, ToolError, Unavailable
 from shared.files.file_types import HEAD_BYTES, detect_type
 from shared.files.filenames import clean_filename, new_key
-from shared.files.quota import GUEST, MEGABYTE, QUOTAS, read_quota
-from shared.files.stored_file import Content, StoredContent, StoredFile, to_author, to_content, to_label
-from shared.files.stores.folder import FolderStore
+from shared.files.quota import GUEST, QUOTAS, read_quota
+from shared.files.stored_file import StoredContent, StoredFile, to_author, to_content, to_label
+from shared.files.stores import open_store
+from shared.files.stores.content import CHUNK_BYTES, MEGABYTE, Content, hash_chunks, iterate, put
 from shared.files.stores.store import Store
 from shared.messages import Author
 from shared.models.files import FileRecord
@@ -27,11 +28,10 @@ from shared.sandbox.programs import Finished, Program
 from shared.settings import Secrets, Settings
 from shared.text import MAX_ID
 
-CHUNK_BYTES = 256 * 1024
 LINK_SECONDS = 24 * 3600
 MAX_LISTED = 100
 # What is read is held back until it is compared: up to this in memory, the rest on disk.
-MEMORY_BYTES, CHUNK_BYTES = 8 * MEGABYTE, 256 * 1024
+MEMORY_BYTES = 8 * MEGABYTE
 
 
 class Storage:
@@ -82,9 +82,7 @@ class Storage:
         """Store a file and return its size and checksum; raises `ToolError` when it is larger than `max_bytes`."""
         limit = self.max_file_bytes if max_bytes is None else max_bytes
         chunks = iterate([content]) if isinstance(content, bytes) else content
-        sha256 = hashlib.sha256()
-        size = await self._store.put(key, _hash(_limit_size(chunks, limit), sha256), mime_type)
-        return Content(size, sha256.hexdigest())
+        return await put(self._store, key, chunks, mime_type=mime_type, limit=limit)
 
     def get(self, key: str) -> AsyncGenerator[bytes]:
         """Yield a file in chunks; the first iteration raises `NotFound` when it does not exist."""
@@ -109,7 +107,7 @@ class Storage:
     async def _copy(self, key: str, file: SpooledTemporaryFile[bytes]) -> str:
         sha256 = hashlib.sha256()
         async with aclosing(self._store.get(key)) as chunks:
-            async for chunk in _hash(chunks, sha256):
+            async for chunk in hash_chunks(chunks, sha256):
                 await asyncio.to_thread(file.write, chunk)
         return sha256.hexdigest()
 
@@ -167,18 +165,10 @@ class Storage:
 
 def open_storage(settings: Settings, secrets: Secrets, clock: Clock | None = None) -> Storage:
     """Return the configured storage without connecting to it, so that the program starts also when it is down."""
-    store: Store
-    if settings.s3_endpoint:
-        # Imported here: the client takes 0.2 s to import, and most installations use a folder.
-        from shared.files.stores.s3 import S3Store
-
-        store = S3Store(settings)
-    else:
-        store = FolderStore(settings.parley_home / "files")
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
     base_url = settings.public_url or f"http://{host}:{settings.port}"
     storage = Storage(
-        store,
+        open_store(settings),
         base_url,
         secrets.secret_keys,
         clock=clock,
@@ -338,30 +328,3 @@ class FilesOfUser:
 
 def _signature(key: bytes, file_id: int, until: int) -> str:
     return hmac.new(key, f"{file_id}.{until}".encode(), hashlib.sha256).hexdigest()
-
-
-async def iterate(chunks: Iterable[bytes]) -> AsyncIterator[bytes]:
-    """Yield chunks that are there already, for what awaits each."""
-    for chunk in chunks:
-        yield chunk
-
-
-async def in_chunks(read: Callable[[int], Awaitable[bytes]]) -> AsyncIterator[bytes]:
-    """Yield what `read` returns for so many bytes, until it returns none."""
-    while chunk := await read(CHUNK_BYTES):
-        yield chunk
-
-
-async def _hash(chunks: AsyncIterator[bytes], sha256: "hashlib._Hash") -> AsyncIterator[bytes]:
-    async for chunk in chunks:
-        sha256.update(chunk)
-        yield chunk
-
-
-async def _limit_size(chunks: AsyncIterator[bytes], limit: int) -> AsyncIterator[bytes]:
-    size = 0
-    async for chunk in chunks:
-        size += len(chunk)
-        if size > limit:
-            raise ToolError(f"The file is larger than {limit // MEGABYTE} MB.")
-        yield chunk

@@ -29,13 +29,6 @@ class StoredFile:
         return to_label(self.file_id, self.filename, self.author)
 
 
-class Content(NamedTuple):
-    """The size of a content, and its SHA-256 in hexadecimal."""
-
-    size_bytes: int
-    sha256: str
-
-
 class StoredContent(NamedTuple):
     """Where a file's content is, and the checksum that it had when it was stored; None: nobody knows it."""
 

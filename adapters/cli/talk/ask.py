@@ -110,7 +110,7 @@ async def _answer(client: "Client", worker: "LocalWorker", question: Question) -
 
     sender = terminal_sender()
     files = [find_file(str(path), client.settings.max_body_mb) for path in question.files]
-    request = await to_request(client, question.model, question.persona)
+    request = await to_request(client, worker, model=question.model, persona=question.persona)
     place = await find_place(client, sender, is_continued=question.is_continued)
     output = _to_output(client.settings)
     if to_command_line(question.text) is not None:

@@ -63,7 +63,7 @@ async def _talk(settings: "Settings", address: "Address", *, model: str | None, 
             for line in _introduce(settings, f"{user.name} ({user.permission})", model):
                 output.note(line)
         reader = _to_reader(settings, is_at_keyboard=is_at_keyboard)
-        request = await to_request(client, model, persona)
+        request = await to_request(client, worker, model=model, persona=persona)
         with watched():
             conversation = Chat(client, reader, output, before_sending=worker.ensure_worker, request=request)
             await conversation.run()

@@ -1,6 +1,7 @@
 """What a person chooses for a question: the model, the persona, the conversation."""
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from adapters.terminal.client import Client
@@ -10,10 +11,15 @@ from shared.db.statements import load_statements
 from shared.errors import Refusal
 from shared.messages import Place, ProgramRequest, Sender
 
+if TYPE_CHECKING:
+    from adapters.cli.talk.local_worker import LocalWorker
+
 statements = load_statements(__file__)
 
 
-async def to_request(client: Client, model: str | None, persona: str | None) -> ProgramRequest | None:
+async def to_request(
+    client: Client, worker: "LocalWorker", *, model: str | None, persona: str | None
+) -> ProgramRequest | None:
     """Return what a message brings besides its text; raises `Refusal` for a model or persona that there is not."""
     if model is None and persona is None:
         return None
@@ -24,12 +30,7 @@ async def to_request(client: Client, model: str | None, persona: str | None) -> 
                 persona_id = int((await session.execute(statements.get_persona, {"name": persona})).scalar_one())
     # Scripted answers stand for every model.
     if model is not None and client.settings.debug_mock_responses is None:
-        # Imported here: it brings the models' library.
-        from adapters.cli.check_models import check_key
-
-        finding = await check_key((await client.open_app()).models.router, "--model", model)
-        if finding.level == "fail":
-            raise Refusal(finding.text)
+        await worker.check_model(model)
     return ProgramRequest(has_conversation=True, model=model, persona_id=persona_id)
 
 

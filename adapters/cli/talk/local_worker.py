@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from adapters.cli.console import progress
 from agent.queue.heartbeats import LiveWorkers
 from shared.db.database import DatabaseLost
+from shared.db.errors import refusals
+from shared.db.statements import load_statements
 from shared.errors import ConfigurationError, Refusal
 
 if TYPE_CHECKING:
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from shared.db.database import Address
     from shared.db.single import SessionSource
     from shared.settings import Settings
+
+statements = load_statements(__file__)
 
 WATCH_SECONDS = 3.0
 
@@ -69,6 +73,21 @@ class LocalWorker:
         finally:
             watch.cancel()
             await asyncio.gather(watch, return_exceptions=True)
+
+    async def check_model(self, name: str) -> None:
+        """Raise `Refusal` for a model that nobody has, or whose key is not set where this process answers."""
+        if self._app is None:
+            # The worker beside has the keys, and has noted which models there are.
+            with refusals():
+                async with self._database.statement() as session:
+                    await session.execute(statements.check_model, {"model": name})
+            return
+        # Imported here: it brings the models' library.
+        from adapters.cli.check_models import check_key
+
+        finding = await check_key(self._app.models.router, "--model", name)
+        if finding.level == "fail":
+            raise Refusal(finding.text)
 
     async def warm(self) -> None:
         """Wait until a worker in this process can call models, whose library is imported before the turn begins."""

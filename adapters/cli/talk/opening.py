@@ -1,7 +1,7 @@
 """A client with what stands behind it, opened for the time of a conversation."""
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from shared.db.database import Address
+    from shared.files.stores.store import Store
     from shared.settings import Settings
     from shared.tools import Words
 
@@ -44,7 +45,24 @@ async def opened_client(
         events = Listener(database, secrets.secret_keys, bus=bus)
         closing.push_async_callback(events.close)
         await events.start()
-        yield Client(settings, database, events, clock=SystemClock(), open_app=worker.open_app), worker
+
+        @asynccontextmanager
+        async def opened_store() -> "AsyncIterator[Store]":
+            # Imported here: most questions bring no files.
+            from adapters.cli.neighbours import Neighbours
+            from shared.files.stores import open_store
+
+            if not address.is_embedded:
+                # What is kept elsewhere than at the worker that answers, it could not read.
+                async with Neighbours(database, settings, secrets).joined():
+                    pass
+            async with aclosing(open_store(settings)) as store:
+                yield store
+
+        yield (
+            Client(settings, database, events, clock=SystemClock(), open_app=worker.open_app, open_store=opened_store),
+            worker,
+        )
 
 
 def words_finder(settings: "Settings") -> "Callable[[str], Words | None]":

@@ -6,3 +6,6 @@ ORDER BY last_active_at DESC, id DESC LIMIT 1;
 
 -- name: get_persona
 SELECT admin.get_persona(:name) AS id;
+
+-- name: check_model
+SELECT parley_check_model(:model);

@@ -15,7 +15,7 @@ from adapters.web.api.bodies import LARGE_BYTES, MAX_JSON_BYTES, SentFile, cappe
 from adapters.web.faults import Fault, invalid
 from agent.app import App
 from shared.files.filenames import clean_filename, new_key
-from shared.files.storage import in_chunks
+from shared.files.stores.content import in_chunks
 from shared.messages import Attachment
 from shared.text import clean, cut
 

@@ -56,3 +56,15 @@ async def test_a_start_that_is_refused_leaves_nothing_open(
         async with asyncio.timeout(60):
             while await owner.fetchval(connections) != before:  # noqa: ASYNC110  # a server ends its side later
                 await asyncio.sleep(0.01)
+
+
+async def test_what_a_worker_beside_could_not_read_or_ask_is_refused_before_it_is_sent(
+    place: tuple[Settings, Address], owner: asyncpg.Connection
+) -> None:
+    await owner.execute("INSERT INTO known_words (kind, word) VALUES ('model', 'openai/small')")
+    async with opened_client(*place) as (client, worker):
+        with pytest.raises(OtherKey):
+            await client.open_store().__aenter__()
+        await worker.check_model("openai/small")
+        with pytest.raises(Refusal, match="there is no model"):
+            await worker.check_model("no/such")

@@ -126,6 +126,8 @@ def test_who_asks_beside_a_worker_that_answers_imports_no_program_of_their_own(s
     with running_worker(shell):
         assert list_heavy(shell, "ask", "What is 2+3?") == DATABASE
         assert list_heavy(shell, "chat", stdin="What is 2+3?\nand 3+4?\n") == DATABASE
+        (shell.folder / "note.txt").write_text("What is 2+3?")
+        assert list_heavy(shell, "ask", "read it", "-f", "note.txt", "-m", "offline") == DATABASE
         # What only the whole program can do brings it.
         assert "agent.app" in list_heavy(shell, "chat", stdin="/me\n")
 
