@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from adapters.web.texts import say
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -13,17 +15,17 @@ class Item:
 
 
 NAVIGATION = (
-    Item("overview", "Overview", "/admin"),
-    Item("spend", "Spend", "/admin/spend"),
-    Item("turns", "Turns", "/admin/turns"),
-    Item("people", "People", "/admin/people"),
-    Item("servers", "Servers", "/admin/servers"),
-    Item("personas", "Personas", "/admin/personas"),
-    Item("tools", "Tools", "/admin/tools"),
-    Item("schedules", "Schedules", "/admin/schedules"),
-    Item("outbox", "Outbox", "/admin/outbox"),
-    Item("memory", "Memory", "/admin/memory"),
-    Item("audit", "Audit", "/admin/audit"),
-    Item("backups", "Backups", "/admin/backups"),
-    Item("settings", "Settings", "/admin/settings"),
+    Item("overview", say("admin.overview"), "/admin"),
+    Item("spend", say("admin.spend"), "/admin/spend"),
+    Item("turns", say("admin.turns"), "/admin/turns"),
+    Item("people", say("admin.people"), "/admin/people"),
+    Item("servers", say("admin.servers"), "/admin/servers"),
+    Item("personas", say("admin.personas"), "/admin/personas"),
+    Item("tools", say("admin.tools"), "/admin/tools"),
+    Item("schedules", say("admin.schedules"), "/admin/schedules"),
+    Item("outbox", say("admin.outbox"), "/admin/outbox"),
+    Item("memory", say("admin.memory"), "/admin/memory"),
+    Item("audit", say("admin.audit"), "/admin/audit"),
+    Item("backups", say("admin.backups"), "/admin/backups"),
+    Item("settings", say("admin.settings"), "/admin/settings"),
 )

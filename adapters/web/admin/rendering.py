@@ -11,7 +11,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from adapters.web.admin.navigation import NAVIGATION
-from adapters.web.texts import say_in_html
+from adapters.web.texts import say, say_in_html
 from shared.text import escape_invisible, to_sentence
 
 NOTHING = "-"
@@ -57,9 +57,11 @@ def to_length(value: timedelta | float | None) -> str:
         return f"{seconds:.1f} s" if 0 < seconds < 10 else f"{seconds:.0f} s"
     minutes = int(seconds // 60)
     if minutes < 60:
-        return f"{minutes} min"
+        return say("admin.minutes_min", minutes=minutes)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days"
+    if hours < 48:
+        return say("admin.hours_h_minutes_min", hours=hours, minutes=minutes)
+    return say("admin.hours_days", hours=hours // 24)
 
 
 @pass_context

@@ -23,12 +23,13 @@ from adapters.web.login.forms import find_form_account
 from adapters.web.login.sessions import require_same_origin
 from adapters.web.notes import note
 from adapters.web.page.chat import PLATFORM
+from adapters.web.texts import say
 from agent.commands.forms.entries import Form
 from shared.errors import Unavailable
 from shared.text import MAX_ID, clean
 
 MAX_FORM_BYTES, MAX_UPLOAD_BYTES = 1024 * 1024, 5 * 1024 * 1024
-NOT_NOW = "Not now"
+NOT_NOW = say("admin.not_now")
 
 
 async def answer(request: Request) -> Response:
@@ -56,7 +57,7 @@ async def answer(request: Request) -> Response:
     except HTTPException as error:
         if error.status_code != 404:
             raise
-        return to_problem(visit, 404, "There is nothing at this address.")
+        return to_problem(visit, 404, say("admin.there_is_nothing_at_this"))
     except Unavailable as error:
         return to_problem(visit, 503, str(error))
 
@@ -106,7 +107,7 @@ def to_problem(visit: Visit, status: int, sentence: str) -> Response:
     """Return a page with one sentence."""
     values = {
         "visit": visit,
-        "title": NOT_NOW if status == 503 else "Not here",
+        "title": NOT_NOW if status == 503 else say("admin.not_here"),
         "outcome": None,
         "sentence": sentence,
         "is_missing": True,

@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, Response
 from adapters.web.admin.access import Admin
 from adapters.web.admin.rendering import TEMPLATES
 from adapters.web.login.forms import FORM_HEADERS
+from adapters.web.texts import say
 from agent.app import App
 from agent.commands.forms.changes import list_own_entries, read_latest_entry
 from agent.commands.forms.changes import undo as take_back
@@ -36,7 +37,7 @@ ROWS = 50
 # At once, of the connections of a process: what is looked for in long tables leaves the others to messages.
 READS = POOL_SIZE // 2
 UNDO = "undo"
-OTHER_LOGIN = "You have logged in anew since this form was opened; please send it again."
+OTHER_LOGIN = say("admin.you_have_logged_in_anew")
 CONTENT_POLICY = FORM_HEADERS["Content-Security-Policy"].replace("trusted-types dompurify", "trusted-types htmx")
 HEADERS = FORM_HEADERS | {"Content-Security-Policy": CONTENT_POLICY}
 

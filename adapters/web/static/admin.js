@@ -2,7 +2,7 @@
 
 import htmx from "/static/vendor/htmx.js";
 
-const refuse = () => { throw new TypeError("No text is run as a script here."); };
+const refuse = () => { throw new TypeError("text as a script"); };
 // What the server sends is escaped there (autoescape), and comes from our own origin alone.
 const policy = window.trustedTypes
   ? window.trustedTypes.createPolicy("htmx", { createHTML: (text) => text, createScript: () => "" })
@@ -14,8 +14,7 @@ htmx.registerExtension("parley", {
 });
 
 // What is no page of ours takes the place of nothing: no answer at all, that of a proxy, and what everybody else gets here.
-const CLOSED = "These pages are closed to you now: your session has ended, or you are no admin any more. Nothing was changed.";
-const SILENT = "Parley does not answer at the moment. What you see is as it was; look at the audit before you send something again.";
+const { closed, silent } = document.querySelector("#trouble").dataset;
 
 const tell = (sentence) => {
   const trouble = document.querySelector("#trouble");
@@ -26,11 +25,11 @@ const tell = (sentence) => {
 document.addEventListener("htmx:before:response", (event) => {
   const { status } = event.detail.ctx.response;
   const isPage = status === 200 || status === 422;
-  tell(isPage ? "" : status === 404 ? CLOSED : SILENT);
+  tell(isPage ? "" : status === 404 ? closed : silent);
   if (!isPage) event.preventDefault();
 });
 
-document.addEventListener("htmx:error", () => tell(SILENT));
+document.addEventListener("htmx:error", () => tell(silent));
 
 // After a form has answered, a screen reader and the eye go to what it said.
 document.addEventListener("htmx:after:swap", () => {

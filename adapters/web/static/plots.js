@@ -32,11 +32,12 @@ function draw(figure) {
   const hasMoney = values.length > 2;
   figure.replaceChildren();
   const caption = document.createElement("figcaption");
-  const legend = hasMoney ? "Bars: tokens a day. Line: dollars." : "Bars: tokens a day.";
+  const { dataset } = figure;
+  const legend = hasMoney ? dataset.tokensAndMoney : dataset.tokens;
   caption.textContent = legend;
   const canvas = document.createElement("div");
   canvas.setAttribute("role", "img");
-  canvas.setAttribute("aria-label", `Plot of ${values[0].length} days; the table below says the same.`);
+  canvas.setAttribute("aria-label", dataset.name);
   figure.append(canvas, caption);
   figure.hidden = false;
   const width = () => Math.max(240, figure.clientWidth);
@@ -62,7 +63,7 @@ function draw(figure) {
           return;
         }
         const dollars = hasMoney ? values[2][idx] : null;
-        caption.textContent = `${label(values[0][idx])}: ${number.format(values[1][idx])} tokens${dollars === null ? "" : `, ${money.format(dollars)}`}`;
+        caption.textContent = dataset.day.replace("{day}", label(values[0][idx])).replace("{tokens}", number.format(values[1][idx])) + (dollars === null ? "" : `, ${money.format(dollars)}`);
       }],
     },
   }, values, canvas);

@@ -14,6 +14,7 @@ from starlette.routing import Route
 from adapters.web.admin.rendering import to_zone
 from adapters.web.admin.visit import ROWS, Visit
 from adapters.web.page.chats import to_pattern
+from adapters.web.texts import say
 from agent.commands.forms.changes import VERBS
 from shared.db.statements import load_statements
 from shared.text import cut, to_id
@@ -50,7 +51,7 @@ async def show_audit(visit: Visit) -> Response:
     entries = await visit.rows(statements.list_entries, **parameters)
     return visit.render(
         "audit/audit.html",
-        title="Audit",
+        title=say("admin.audit"),
         entries=[(entry, list_changes(entry.before, entry.after, visit.zone)) for entry in entries[:ROWS]],
         last=entries[ROWS - 1].id if len(entries) > ROWS else None,
         tables=[row.table_name for row in await visit.rows(statements.list_tables)],

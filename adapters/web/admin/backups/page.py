@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from adapters.web.admin.visit import Visit
+from adapters.web.texts import say
 from shared.backup.records import COMMAND, LAST_BACKUPS, LIST_BACKUPS, judge
 
 
@@ -22,7 +23,7 @@ async def show_backups(visit: Visit) -> Response:
     level, sentence = judge(last[0]._asdict() if last else None)
     return visit.render(
         "backups/backups.html",
-        title="Backups",
+        title=say("admin.backups"),
         level=level,
         sentence=sentence,
         last=last[0] if last else None,

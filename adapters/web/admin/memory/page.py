@@ -7,6 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from adapters.web.admin.visit import Visit
+from adapters.web.texts import say
 from agent.commands.forms.entries import Form
 from shared.db.statements import load_statements
 from shared.memory.vectors import read_progress
@@ -15,12 +16,12 @@ statements = load_statements(__file__)
 
 # Memories that one reading shows.
 MOST = 200
-KINDS = {"turn": "Messages", "fact": "Facts", "remembered": "As people asked"}
+KINDS = {"turn": say("admin.messages"), "fact": say("admin.facts"), "remembered": say("admin.as_people_asked")}
 SCOPES = {
-    "private": "in direct messages",
-    "conversation": "of a channel",
-    "server": "on a server",
-    "everywhere": "everywhere",
+    "private": say("admin.in_direct_messages"),
+    "conversation": say("admin.of_a_channel"),
+    "server": say("admin.on_a_server"),
+    "everywhere": say("admin.everywhere"),
 }
 
 
@@ -31,7 +32,7 @@ async def show_memory(visit: Visit) -> Response:
     totals = await visit.rows(statements.list_totals)
     return visit.render(
         "memory/memory.html",
-        title="Memory",
+        title=say("admin.memory"),
         totals=totals,
         sums={name: sum(getattr(row, name) for row in totals) for name in ("memories", "with_vectors", "of_paused")},
         counts=await visit.row(statements.read_counts),
@@ -50,12 +51,12 @@ async def show_person(visit: Visit) -> Response:
         account = {"platform": person.platform, "account": person.account}
         parameters = account | {"reason": form.text("reason"), "most": MOST}
         memories.extend(await session.execute(statements.read_memories, parameters))
-        return f"That you have read what is remembered of {person.name} stands in the audit."
+        return say("admin.that_you_have_read_what", name=person.name)
 
     await visit.act({"read": read})
     return visit.render(
         "memory/person.html",
-        title=f"Memory of {person.name}",
+        title=say("admin.memory_of_name", name=person.name),
         person=person,
         memories=memories,
         most=MOST,

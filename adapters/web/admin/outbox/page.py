@@ -6,6 +6,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from adapters.web.admin.visit import ROWS, Visit, calling
+from adapters.web.texts import say
 from agent.commands.forms.entries import Form
 from shared.db.statements import load_statements
 from shared.errors import Refusal
@@ -19,7 +20,7 @@ async def show_outbox(visit: Visit) -> Response:
     failed = await visit.rows(statements.list_failed, before=visit.cursor(), rows=ROWS + 1)
     return visit.render(
         "outbox/outbox.html",
-        title="Outbox",
+        title=say("admin.outbox"),
         counts=await visit.row(statements.count_replies),
         outages=await visit.rows(statements.list_outages),
         failed=failed[:ROWS],
@@ -32,7 +33,7 @@ def to_reply(form: Form) -> dict[str, Any]:
     """Return the reply that a form names; raises `Refusal` without one, for that would be all of them."""
     reply = form.number("key")
     if reply is None:
-        raise Refusal("Name the reply.")
+        raise Refusal(say("admin.name_the_reply"))
     return {"reply": reply}
 
 

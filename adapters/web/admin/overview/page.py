@@ -13,6 +13,7 @@ from starlette.routing import Route
 from adapters.web.admin.overview.checks import Check, check_everything
 from adapters.web.admin.visit import Visit
 from adapters.web.health import NO_WORKER, count_workers, find_obstacle
+from adapters.web.texts import say
 from shared.db.database import Database
 from shared.db.statements import load_statements
 from shared.errors import Refusal, Unavailable
@@ -70,7 +71,7 @@ async def show_overview(visit: Visit) -> Response:
     sums = _sums.setdefault(visit.app.database, defaultdict(Sum))
     return visit.render(
         "overview/overview.html",
-        title="Overview",
+        title=say("admin.overview"),
         health=await find_health(visit),
         state=await visit.row(statements.read_state),
         spend=(await sums[zone].rows(visit, statements.read_spend, zone=zone))[0],

@@ -6,6 +6,7 @@ from starlette.routing import Route
 from adapters.web.admin.people.person import show_person
 from adapters.web.admin.visit import ROWS, Visit
 from adapters.web.page.chats import to_pattern
+from adapters.web.texts import say
 from shared.db.statements import load_statements
 from shared.messages import Permission
 from shared.text import to_id
@@ -30,7 +31,7 @@ async def show_people(visit: Visit) -> Response:
     people = await visit.rows(statements.list_people, **parameters)
     return visit.render(
         "people/people.html",
-        title="People",
+        title=say("admin.people"),
         people=people[:ROWS],
         last=people[ROWS - 1].id if len(people) > ROWS else None,
         levels=LEVELS,

@@ -7,6 +7,7 @@ from typing import Any
 from starlette.responses import Response
 
 from adapters.web.admin.visit import Act, Visit, calling
+from adapters.web.texts import say
 from agent.commands.forms.entries import Form
 from shared.db.statements import load_statements
 from shared.errors import Refusal
@@ -14,8 +15,7 @@ from shared.messages import Permission
 
 statements = load_statements(__file__)
 
-NO_ACCOUNT = "This person has no account, so that nothing can be changed here."
-WRONG_NAME = "Type {name} into the field to erase them, or the number {id}; nothing was erased."
+NO_ACCOUNT = say("admin.this_person_has_no_account")
 
 
 async def show_person(visit: Visit) -> Response:
@@ -66,7 +66,7 @@ def list_acts(visit: Visit, person: Any, accounts: list[Any]) -> Mapping[str, Ac
         # As a page shows it; what cannot be typed has a number.
         names = {" ".join(person.name.split()), str(person.id)} - {""}
         if " ".join(form.text("name").split()) not in names:
-            raise Refusal(WRONG_NAME.format(name=person.name, id=person.id))
+            raise Refusal(say("admin.wrong_name", name=person.name, id=person.id))
         return account()
 
     return {
@@ -88,4 +88,4 @@ def to_end(visit: Visit, form: Form) -> datetime | None:
     try:
         return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=visit.zone) + timedelta(days=1)
     except (ValueError, OverflowError):
-        raise Refusal(f"{text[:40]!r} is no date; write one such as 2027-01-31.") from None
+        raise Refusal(say("admin.text_is_no_date_write", text=repr(text[:40]))) from None

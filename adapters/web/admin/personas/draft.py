@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from adapters.web.texts import say
 from agent.commands.forms.entries import Form
 from shared.errors import Refusal
 
@@ -58,7 +59,7 @@ def to_parameters(form: Form) -> dict[str, Any]:
     draft = Draft(form.values)
     name = form.text("name")
     if not name:
-        raise Refusal("A persona needs a name.")
+        raise Refusal(say("admin.a_persona_needs_a_name"))
     return {
         "name": name,
         "system_prompt": form.text("system_prompt"),
@@ -100,4 +101,4 @@ def to_float(text: str) -> float | None:
     try:
         return float(text.replace(",", "."))
     except ValueError:
-        raise Refusal(f"{text[:40]!r} is no number; write one such as 0.7.") from None
+        raise Refusal(say("admin.text_is_no_number_write", text=repr(text[:40]))) from None

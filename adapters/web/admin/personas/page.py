@@ -12,6 +12,7 @@ from adapters.web.admin.personas.draft import Draft, from_row, to_fields, to_par
 from adapters.web.admin.personas.picture import make_portrait
 from adapters.web.admin.personas.preview import build_preview
 from adapters.web.admin.visit import OTHER_LOGIN, Visit
+from adapters.web.texts import say
 from agent.commands.forms.entries import Form
 from agent.people.persona_versions import describe_change, list_differences
 from shared.db.errors import refusals
@@ -40,7 +41,7 @@ async def show_list(visit: Visit) -> Response:
     """Return the page of all personas."""
     return visit.render(
         "personas/personas.html",
-        title="Personas",
+        title=say("admin.personas"),
         personas=await visit.rows(statements.list_personas),
         deleted=await visit.rows(statements.list_deleted),
     )
@@ -99,7 +100,7 @@ async def show_editor(visit: Visit, row: Any, draft: Draft) -> Response:
     )
     return visit.render(
         "personas/persona.html",
-        title="New persona" if row is None else row.name,
+        title=say("admin.new_persona") if row is None else row.name,
         persona=row,
         draft=draft,
         words=words,
@@ -131,7 +132,7 @@ async def try_persona(visit: Visit, row: Any, parameters: dict[str, Any]) -> Any
 
     turn = visit.form.number("turn")
     if turn is None:
-        raise Refusal("Name the turn that it shall answer again.")
+        raise Refusal(say("admin.name_the_turn_that_it"))
     payer = visit.admin.user.id
     run = DryRun(visit.app.turns, payer)
     trial = Trial(row.name, fields=to_fields(parameters), turns=(turn,))
@@ -139,7 +140,7 @@ async def try_persona(visit: Visit, row: Any, parameters: dict[str, Any]) -> Any
     if prepared.recorded.user.id != payer:
         check_privacy(visit, prepared.recorded)
     if payer in PAYERS:
-        raise Refusal("A dry run of yours is still going; try again when it has ended.")
+        raise Refusal(say("admin.a_dry_run_of_yours"))
     PAYERS.add(payer)
     try:
         return await run.replay(prepared)
@@ -150,10 +151,10 @@ async def try_persona(visit: Visit, row: Any, parameters: dict[str, Any]) -> Any
 def check_privacy(visit: Visit, turn: "RecordedTurn") -> None:
     """Raise `Refusal` for another's turn whose prompt holds what is theirs alone: instructions could ask for it."""
     if turn.conversation.place.is_direct:
-        raise Refusal(f"Turn {turn.id} is somebody's direct conversation; try one of a channel, or one of your own.")
+        raise Refusal(say("admin.turn_id_is_somebodys_direct", id=turn.id))
     steps = [*turn.steps, *(past.step for past in turn.history)]
     if any(step.tool.name.partition(".")[0] not in visit.open_modules for step in steps if step.role == "tool_call"):
-        raise Refusal(f"Tools have told turn {turn.id} what may be private; try another, or one of your own.")
+        raise Refusal(say("admin.tools_have_told_turn_id", id=turn.id))
 
 
 async def create(session: AsyncSession, form: Form) -> str:
@@ -161,7 +162,7 @@ async def create(session: AsyncSession, form: Form) -> str:
     parameters = to_parameters(form)
     taken = (await session.execute(statements.find_named, {"name": parameters["name"]})).first()
     if taken is not None:
-        raise Refusal(f"There is a persona {parameters['name']} already; choose another name.")
+        raise Refusal(say("admin.there_is_a_persona_name", name=parameters["name"]))
     return str((await session.execute(statements.define_persona, parameters)).scalar_one())
 
 
@@ -171,10 +172,7 @@ async def change(id_: int, session: AsyncSession, form: Form) -> str:
     name = await lock(session, id_)
     newest = (await session.execute(statements.read_version, {"id": id_})).one()
     if form.text("version") != str(newest.version):
-        raise Refusal(
-            f"It was changed meanwhile, by {newest.who}: it is version {newest.version} now. What you wrote is below;"
-            " look at the versions, then open this page anew."
-        )
+        raise Refusal(say("admin.it_was_changed_meanwhile_by", who=newest.who, version=newest.version))
     parameters |= {"name": name, "new_name": parameters["name"]}
     return str((await session.execute(statements.define_persona, parameters)).scalar_one())
 
@@ -216,7 +214,7 @@ async def show_versions(visit: Visit) -> Response:
     ]
     return visit.render(
         "personas/versions.html",
-        title=f"Versions of {versions[0].name}",
+        title=say("admin.versions_of_name", name=versions[0].name),
         id=id_,
         versions=[
             (version, describe_change(version, earlier))
@@ -237,7 +235,7 @@ async def roll_back(id_: int, session: AsyncSession, form: Form) -> str:
         raise HTTPException(404)
     named = {"name": rows[0].name}
     if (await session.execute(statements.find_persona, named)).scalar_one() != id_:
-        raise Refusal(f"Another persona is called {rows[0].name} now; rename that one first.")
+        raise Refusal(say("admin.another_persona_is_called_name", name=rows[0].name))
     return str((await session.execute(statements.roll_back, named | {"version": form.number("key")})).scalar_one())
 
 

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import shared.files
 from adapters.web.admin.visit import Visit
+from adapters.web.texts import say
 from shared.errors import Refusal
 from shared.sandbox.programs import Program, SandboxMissing
 
 MAKER = Program(Path(shared.files.__file__).with_name("portrait_maker.py")).within(20)
-NO_PICTURE = "Choose a picture first: PNG, JPEG, WebP or GIF."
-UNREADABLE = "This can't be read as a PNG, JPEG, WebP or GIF, or has more than 64 million pixels."
+NO_PICTURE = say("admin.choose_a_picture_first_png")
+UNREADABLE = say("admin.this_cant_be_read_as")
 
 
 async def make_portrait(visit: Visit) -> bytes | Refusal:

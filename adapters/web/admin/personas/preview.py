@@ -6,6 +6,7 @@ from typing import Any
 
 from adapters.web.admin.personas.draft import to_fields
 from adapters.web.admin.visit import Visit
+from adapters.web.texts import say
 from agent.llm.completions import count_prompt
 from agent.people.participants import to_persona
 from agent.people.personas import with_fields
@@ -52,12 +53,11 @@ async def build_preview(visit: Visit, parameters: Mapping[str, Any]) -> Preview:
 
 def to_where(parameters: Mapping[str, Any]) -> str:
     """Return in words where a persona answers."""
+    place = {"platform": parameters["platform"] or say("admin.no_platform")}
     if parameters["channel"]:
-        return f"in the channel {parameters['channel']} of {parameters['platform'] or 'no platform'}"
+        return say("admin.in_the_channel_channel_of", channel=parameters["channel"], **place)
     if parameters["server"]:
-        return f"on the server {parameters['server']} of {parameters['platform'] or 'no platform'}"
+        return say("admin.on_the_server_server_of", server=parameters["server"], **place)
     if parameters["platform"]:
-        return f"everywhere on {parameters['platform']}"
-    return (
-        "wherever no closer persona does" if parameters["is_default"] else "nowhere: it has no place, and is no default"
-    )
+        return say("admin.everywhere_on_platform", **place)
+    return say("admin.wherever") if parameters["is_default"] else say("admin.nowhere")

@@ -7,6 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from adapters.web.admin.visit import ROWS, Visit
+from adapters.web.texts import say
 from shared.db.statements import load_statements
 
 statements = load_statements(__file__)
@@ -22,7 +23,7 @@ async def show_jobs(visit: Visit) -> Response:
     rows = await visit.rows(statements.list_jobs, status=status, before=visit.cursor(), rows=ROWS + 1)
     return visit.render(
         "schedules/schedules.html",
-        title="Schedules",
+        title=say("admin.schedules"),
         counts=await visit.row(statements.count_jobs),
         rows=[(row, to_timing(row)) for row in rows[:ROWS]],
         last=rows[ROWS - 1].id if len(rows) > ROWS else None,
@@ -36,7 +37,9 @@ def to_timing(row: Any) -> str:
         return f"{row.cron} ({row.time_zone})"
     if row.kind == "once":
         return "once"
-    return f"every {row.unit}" if row.every == 1 else f"every {row.every:,} {row.unit}s"
+    if row.every == 1:
+        return say("admin.every_unit", unit=row.unit)
+    return say("admin.every_every_units", every=f"{row.every:,}", unit=row.unit)
 
 
 ROUTES = (Route("/admin/schedules", show_jobs),)

@@ -8,6 +8,7 @@ from starlette.routing import Route
 
 from adapters.web.admin.visit import ROWS, Act, Visit, calling
 from adapters.web.page.chats import to_pattern
+from adapters.web.texts import say
 from agent.commands.forms.acts import MODES
 from agent.commands.forms.entries import Form
 from shared.db.statements import load_statements
@@ -22,7 +23,7 @@ async def show_servers(visit: Visit) -> Response:
     servers = await visit.rows(statements.list_servers, **parameters)
     return visit.render(
         "servers/servers.html",
-        title="Servers and channels",
+        title=say("admin.servers_and_channels"),
         servers=servers[:ROWS],
         last=servers[ROWS - 1].id if len(servers) > ROWS else None,
         modes=dict(MODES),
@@ -59,7 +60,7 @@ async def render_place(visit: Visit, server_id: int, **values: Any) -> Response:
     place = {"platform": server.platform, "server": server.platform_server_id, "channel": channel}
     return visit.render(
         "servers/place.html",
-        title=server.name if channel is None else f"Channel {channel}",
+        title=server.name if channel is None else say("admin.channel_channel", channel=channel),
         server=server,
         own=await visit.row(statements.find_own, **place),
         lines=await visit.rows(statements.explain_place, **place),

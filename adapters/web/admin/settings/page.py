@@ -10,6 +10,7 @@ from starlette.routing import Route
 
 from adapters.catalogue import list_all_parts
 from adapters.web.admin.visit import Visit
+from adapters.web.texts import say
 from shared.errors import ConfigurationError
 from shared.settings.catalogue import Part, Setting
 
@@ -26,7 +27,7 @@ async def show_settings(visit: Visit) -> Response:
         problem = str(error)
     return visit.render(
         "settings/settings.html",
-        title="Settings",
+        title=say("admin.settings"),
         parts_of_settings=parts,
         to_markup=to_markup,
         problem=problem,

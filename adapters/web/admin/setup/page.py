@@ -13,6 +13,7 @@ from adapters.web.admin.command import SECONDS, run_command
 from adapters.web.admin.visit import OTHER_LOGIN, Outcome, Visit
 from adapters.web.login.sessions import NOT_FRESH
 from adapters.web.page.choices import can_set_up
+from adapters.web.texts import say
 from agent.commands.forms.entries import Form
 from shared.errors import Refusal
 from shared.log import get_logger
@@ -23,7 +24,7 @@ from shared.text import to_sentence
 log = get_logger()
 
 MENU = [*(provider.title for provider in PROVIDERS), OLLAMA, OTHER]
-HERE = "OPENAI_BASE_URL in .env names another server: choose the last line with that address, or remove the line."
+HERE = say("admin.openai_base_url_in_env")
 # Arguments of a program can't be as long as a form.
 MAX_LENGTH = 4000
 _running = asyncio.Lock()
@@ -49,7 +50,7 @@ async def set_up(visit: Visit) -> Response:
             visit.outcome = Outcome("model", to_sentence(sentence), is_done=True, values={})
         except Refusal as refusal:
             visit.outcome = Outcome("model", to_sentence(str(refusal)), is_done=False, values=values)
-    return visit.render("setup/setup.html", title="Which model?", menu=MENU, providers=PROVIDERS)
+    return visit.render("setup/setup.html", title=say("admin.which_model"), menu=MENU, providers=PROVIDERS)
 
 
 async def change(visit: Visit) -> str:
@@ -59,20 +60,20 @@ async def change(visit: Visit) -> str:
     if not visit.admin.has_fresh_login:
         raise Refusal(NOT_FRESH)
     if _running.locked():
-        raise Refusal("A model is being tried already; wait for it.")
+        raise Refusal(say("admin.a_model_is_being_tried"))
     entry = read_entry(visit.form, visit.app.settings)
     async with _running:
         # Of another form that was open at the same time; with what it has set this process has yet to begin again.
         if read_env_file().get("LLM_MODELS"):
-            raise Refusal("A model was set meanwhile: Parley begins again with it.")
+            raise Refusal(say("admin.a_model_was_set_meanwhile"))
         code, output = await run_wizard(visit.app.settings, entry)
     # A server of one's own may repeat the key in a form that nobody knows.
     lines = [redact_text(line.replace(entry.key, "…") if entry.key else line).strip() for line in output.splitlines()]
     log.info("model_set_up", user_id=visit.admin.user.id, is_done=code == 0)
     if code != 0:
         faults = [line.removeprefix("fail").strip() for line in lines if line.startswith("fail")]
-        raise Refusal(" ".join(faults or lines[-1:]) or "The wizard could not be started; parley setup says why.")
-    return lines[-1] if lines else "It is written."
+        raise Refusal(" ".join(faults or lines[-1:]) or say("admin.the_wizard_could_not_be"))
+    return lines[-1] if lines else say("admin.it_is_written")
 
 
 def read_entry(form: Form, settings: Settings) -> Entry:
@@ -85,9 +86,9 @@ def read_entry(form: Form, settings: Settings) -> Entry:
         model = model or PROVIDERS[number].model
     address = form.text("address") if is_other else ""
     if not model:
-        raise Refusal("Name the model.")
+        raise Refusal(say("admin.name_the_model"))
     if any(len(value) > MAX_LENGTH or not value.isprintable() for value in (model, address, key)):
-        raise Refusal(f"Model, address and key are one line each, of at most {MAX_LENGTH} characters.")
+        raise Refusal(say("admin.model_address_and_key_are", max_length=MAX_LENGTH))
     if MENU[number] == OLLAMA:
         return Entry(model if "/" in model else f"ollama_chat/{model}", "", "")
     if settings.openai_base_url and not is_other:
@@ -101,7 +102,7 @@ async def run_wizard(settings: Settings, entry: Entry) -> tuple[int, str]:
     try:
         code, output = await run_command(settings, *words, content=f"{entry.key}\n".encode(), errors=STDOUT)
     except TimeoutError:
-        raise Refusal(f"It did not answer within {SECONDS:.0f} seconds, and nothing was written.") from None
+        raise Refusal(say("admin.it_did_not_answer_within", seconds=f"{SECONDS:.0f}")) from None
     return code, output.decode("utf-8", "replace")
 
 

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from adapters.web.admin.visit import HEADERS, Visit
+from adapters.web.texts import say
 from shared.db.statements import load_statements
 from shared.text import to_text_cell
 
@@ -21,12 +22,12 @@ statements = load_statements(__file__)
 
 # What is counted by, and what the table calls it.
 KINDS = {
-    "person": "Person",
-    "model": "Model",
-    "server": "Server",
-    "channel": "Channel",
-    "persona": "Persona",
-    "purpose": "Purpose",
+    "person": say("admin.person"),
+    "model": say("admin.model"),
+    "server": say("admin.server"),
+    "channel": say("admin.channel"),
+    "persona": say("admin.persona"),
+    "purpose": say("admin.purpose"),
 }
 DAYS = (7, 30, 90, 365)
 SHOWN_ROWS = 25
@@ -71,7 +72,7 @@ async def show_spending(visit: Visit) -> Response:
     rows = await visit.rows(statements.list_spending, by=kind, **span.bounds)
     return visit.render(
         "spend/spend.html",
-        title="Spend",
+        title=say("admin.spend"),
         span=span,
         kind=kind,
         kinds=KINDS,

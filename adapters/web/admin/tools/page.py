@@ -8,6 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from adapters.web.admin.visit import Visit, calling
+from adapters.web.texts import say
 from agent.commands.forms.entries import Form
 from shared.db.statements import load_statements
 from shared.messages import Permission
@@ -40,14 +41,17 @@ async def show_tools(visit: Visit) -> Response:
     waiting = [tool.hash for listed in tools.values() for tool in listed if not tool.approved]
     return visit.render(
         "tools/tools.html",
-        title="Tools",
+        title=say("admin.tools"),
         modules=await list_modules(visit),
         servers=servers,
         tools=tools,
         agents=agents,
         # Of the forms that the page has: a refusal stands in its own.
         keys={*(row.name for row in (*servers, *agents)), *waiting},
-        permissions=[(label, f"{label}s and above" if label != "owner" else "owners") for label in PERMISSIONS],
+        permissions=[
+            (label, say("admin.labels_and_above", label=label) if label != "owner" else say("admin.owners"))
+            for label in PERMISSIONS
+        ],
     )
 
 

@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from adapters.web.admin.turns.timeline import Timeline
 from adapters.web.admin.visit import ROWS, Visit
+from adapters.web.texts import say
 from agent.journal.explanation import list_context, list_facts, list_tools
 from shared.db.statements import load_statements
 from shared.text import MAX_ID, to_id
@@ -23,7 +24,7 @@ async def show_turns(visit: Visit) -> Response:
     rows = await visit.rows(statements.list_turns, rows=ROWS + 1, before=visit.cursor(), **await read_filters(visit))
     return visit.render(
         "turns/turns.html",
-        title="Turns",
+        title=say("admin.turns"),
         rows=rows[:ROWS],
         last=rows[ROWS - 1].id if len(rows) > ROWS else None,
         is_live=not visit.query("before"),
@@ -69,7 +70,7 @@ async def show_turn(visit: Visit) -> Response:
     is_private = story["place"]["is_direct"] and (person is None or person["id"] != visit.admin.user.id)
     return visit.render(
         "turns/turn.html",
-        title=f"Turn {story['turn']['id']}",
+        title=say("admin.turn_id", id=story["turn"]["id"]),
         story=story,
         facts=list(list_facts(story)),
         context=[*list_tools(story), *list_context(story)],
