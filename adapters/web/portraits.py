@@ -25,7 +25,7 @@ HEADERS = {
 
 
 async def get_picture(request: Request) -> Response:
-    """Send a picture; the address of none gets what every other address gets where nothing is."""
+    """Send a picture that a persona has; any other address gets what every address gets where nothing is."""
     digest = request.path_params["digest"]
     for app in apps_of(request) if DIGEST.fullmatch(digest) else ():
         async with app.database.transaction() as session:

@@ -20,4 +20,5 @@ FROM database_histories;
 SELECT user_id, account, accounts, scopes FROM parley_use_token(:token_hash);
 
 -- name: read_picture
-SELECT mime_type, content FROM pictures WHERE sha256 = :digest;
+-- One that no persona has any more stays for a way back, and is shown to nobody.
+SELECT mime_type, content FROM pictures WHERE sha256 = :digest AND EXISTS (SELECT FROM personas WHERE picture = sha256);

@@ -71,8 +71,10 @@ async def take_back(site: Site, ann: httpx.AsyncClient, page: str, digest: str) 
     assert (action, await site.parley.value(bytes_in_log)) == ("update", True)
     assert "has its old values again" in (await post(ann, page, act="undo", entry=str(entry))).text
     assert await site.parley.value(query) is None
+    assert (await ann.get(f"/pictures/{digest}")).status_code == 404
     await post(ann, f"{page}/versions", act="roll-back", key="2")
     assert await site.parley.value(query) == digest
+    assert (await ann.get(f"/pictures/{digest}")).status_code == 200
     assert "has no picture" in (await post(ann, page, act="no-picture")).text
     assert await site.parley.value(query) is None
     # What is no picture gets into the table by no function, and no persona names one that is not there.
