@@ -101,6 +101,20 @@ def become_run(environment: Mapping[str, str]) -> None:
     os.execve(sys.executable, command, environment)  # noqa: S606  # our own program
 
 
+def list_parts() -> list[str]:
+    """Return the workers and adapters that were started by themselves in this folder, as they were typed."""
+    parts = []
+    for process in Path("/proc").glob("[0-9]*"):
+        # Another person's processes are not ours to read, and any may end meanwhile.
+        with suppress(OSError):
+            words = (process / "cmdline").read_text("utf-8", "replace").split("\0")[:-1]
+            names = [Path(word).name for word in words]
+            if "parley" in names[:4] and (process / "cwd").readlink() == Path.cwd():
+                typed = words[names.index("parley") + 1 :]
+                parts += [" ".join(typed)] if typed[:1] in (["worker"], ["adapter"]) else []
+    return sorted(parts)
+
+
 def find_running(home: Path) -> int | None:
     """Return the process of the `parley run` that has this home and these settings; None if none of ours runs."""
     try:

@@ -11,7 +11,7 @@ import typer
 
 from adapters.cli.console import complain, name_command, say, shorten
 from adapters.cli.opening import in_transaction, read_settings, silence_log
-from adapters.cli.restart import become_run, find_running
+from adapters.cli.restart import become_run, find_running, list_parts
 from adapters.cli.setup.budget import ask_for_budget
 from adapters.cli.setup.env_file import write_env
 from adapters.cli.setup.interview import Interview
@@ -80,11 +80,21 @@ def set_up(
     if values:
         write_env(path, values)
         interview.tell(f"\n{shorten(path)} has {', '.join(values)} now, and can be read by you alone.")
-    is_running = _finish(accounts)
-    if (pid := find_running(settings.parley_home)) is not None:
-        _restart(interview, settings.parley_home, pid, has_values=bool(values))
+    _end(interview, settings.parley_home, environment, has_values=bool(values), is_running=_finish(accounts))
+
+
+def _end(
+    interview: Interview, home: Path, environment: Mapping[str, str], *, has_values: bool, is_running: bool
+) -> None:
+    """Start Parley, or start again what runs, or say what to type for it."""
+    if (pid := find_running(home)) is not None:
+        _restart(interview, home, pid, has_values=has_values)
     else:
         _start(interview, environment, is_running=is_running)
+    if has_values and (parts := list_parts()):
+        say("These run with the settings of before. Stop each where it runs, and type there again:")
+        for part in parts:
+            say(f"  {name_command(part)}")
 
 
 def _refuse_what_loses(values: Mapping[str, str], environment: Mapping[str, str], path: Path) -> None:
@@ -122,7 +132,7 @@ def _start(interview: Interview, environment: Mapping[str, str], *, is_running: 
     if is_running:
         interview.tell(
             "Parley runs with the settings of before, where this command can't reach it: stop it there (Ctrl+C, or the "
-            f"service that started it), then type: {name_command('run')}"
+            f"service that started it), then type there again what it was: {name_command('run')}, or worker or adapter"
         )
     elif interview.is_at_keyboard and interview.confirm("Start it now?", default=True):
         become_run(environment)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import signal
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,22 @@ async def test_options_answer_for_a_script(shell: Shell) -> None:
         "PUBLIC_URL": "https://bot.example.org",
         "DEFAULT_GUEST_TOKEN_BUDGET": "10000",
     }
+    (shell.folder / ".env").unlink()
+
+
+async def test_it_says_what_to_type_for_workers_and_adapters_that_run_by_themselves(shell: Shell) -> None:
+    worker = await asyncio.to_thread(replace(shell, is_warm=False).start, "worker")
+    with worker:
+        assert worker.stdout is not None
+        assert "ready" in await asyncio.to_thread(worker.stdout.readline)
+        result = await set_up(shell, options=("--yes", "--public-url", "https://bot.example.org"))
+        worker.terminate()
+        worker.communicate()
+
+    assert result.code == 0, result.err
+    assert result.out.endswith(
+        "These run with the settings of before. Stop each where it runs, and type there again:\n  parley worker\n"
+    )
     (shell.folder / ".env").unlink()
 
 
