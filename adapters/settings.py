@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 
 @dataclass(frozen=True)
 class PlatformSettings:
     """The settings of a platform: each field is read from the variable `<PLATFORM>_<FIELD>`."""
+
+    # Whether everybody who reads a channel there reads its threads: then what is said in a thread is the channel's.
+    has_open_threads: ClassVar[bool] = False
 
     @property
     def missing(self) -> str | None:

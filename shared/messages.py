@@ -11,9 +11,6 @@ from urllib.parse import quote
 Author = Literal["person", "stranger"]
 # Through these adapters a program writes on behalf of a user: its messages do not count as typed by the user.
 AGENT_ADAPTERS = frozenset({"a2a"})
-# Everybody who reads a channel there reads its threads. Discord has private threads, and what the threads of the HTTP
-# API are, its callers decide.
-OPEN_THREADS = frozenset({"slack"})
 
 
 class Permission(IntEnum):
@@ -75,11 +72,6 @@ class Place:
         """Return the place as one string; jobs lock on it, so that a place has one turn at a time."""
         parts = (self.platform, self.server, self.channel, self.thread)
         return ":".join("" if part is None else quote(part, safe="") for part in parts)
-
-    @property
-    def restricted_thread(self) -> str | None:
-        """Return the thread if fewer people may read it than its channel: then its messages are visible there alone."""
-        return None if self.platform in OPEN_THREADS else self.thread
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,6 +215,8 @@ async def test_what_the_program_knows_is_suggested_and_what_may_exist_is_only_wa
     await parley.app.models.router.warm()
     for _ in range(2):
         await note_known_words(parley.app)
+    open_threads = await parley.sql("SELECT word FROM known_words WHERE kind = 'open_threads' ORDER BY word")
+    assert open_threads == [("matrix",), ("slack",)]
     async with psql_session(address, role=ADMIN_ROLE) as psql:
         persona = "SELECT admin.create_persona('{}', 'Hello.', {})"
         for number, (arguments, sentence) in enumerate(REFUSED.items()):

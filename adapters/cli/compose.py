@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from adapters.base import ChatPlatform
-from adapters.folders import list_folders
+from adapters.folders import find_settings_class, list_folders
 from adapters.tables import update_tables
 from agent.agents.a2a.client import RemoteAgents
 from agent.agents.delegation.agents import MODULE as AGENTS
@@ -143,6 +143,7 @@ async def note_known_words(app: App, *, with_models: bool = True) -> None:
     words: dict[Kind, Collection[str]] = {
         "module": app.tools.modules.modules | BUILT_IN_MODULES,
         "platform": {*list_folders(), *OTHER_PLATFORMS},
+        "open_threads": [name for name in list_folders() if find_settings_class(name).has_open_threads],
     }
     if models:
         words |= {"model": models, "provider": providers}

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pydantic import SecretStr
 
@@ -11,6 +12,8 @@ from adapters.settings import PlatformSettings
 @dataclass(frozen=True)
 class MatrixSettings(PlatformSettings):
     """The settings of one account."""
+
+    has_open_threads: ClassVar[bool] = True
 
     homeserver: str | None = None
     """The address of the homeserver, for instance `https://matrix.example.org`."""

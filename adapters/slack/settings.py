@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pydantic import SecretStr
 
@@ -11,6 +12,8 @@ from adapters.settings import PlatformSettings
 @dataclass(frozen=True)
 class SlackSettings(PlatformSettings):
     """The settings of one workspace (bot token), of many (client id), or both; `api_base` is for a proxy or a test."""
+
+    has_open_threads: ClassVar[bool] = True
 
     bot_token: SecretStr | None = None
     """The bot's token."""

@@ -10,7 +10,6 @@ Act = Literal["pause", "limit", "grant", "mode", "persona", "undo"]
 # The forms that these commands open when nothing stands behind them.
 REQUESTS = {"grant": "approve", "refuse": "refuse"}
 OPENS_FORM = re.compile(r"\s*/(admin|grant|refuse)(?:\s+([a-z]+))?\s*", re.IGNORECASE)
-WITH_FORMS = {"discord": "/admin", "slack": "/parley admin"}
 
 MENU = ""
 
@@ -18,11 +17,12 @@ MENU = ""
 @command("admin", requires=Permission.ADMIN)
 async def explain_forms(request: Request, act: Act | None = None) -> str:
     """Open a form: pause, a limit, a grant, where a channel is answered, who answers there, or undo."""
-    platform, url = request.place.platform, request.app.settings.public_url
-    if platform in WITH_FORMS:
-        return f"Choose {WITH_FORMS[platform]} in the menu of commands: a message can't open a form."
+    url = request.app.settings.public_url
     where = f"{url.rstrip('/')}/admin" if url else "/admin of the web page"
-    return f"There are no forms here. All of it is at {where}, and `parley psql` does it with SQL."
+    return (
+        "A message can't open a form: choose admin in the menu of commands, if there is one here. "
+        f"All of it is at {where} as well, and `parley psql` does it with SQL."
+    )
 
 
 def find_form(line: str) -> str | None:

@@ -17,7 +17,6 @@ from shared.db.single import SessionSource
 from shared.db.statements import load_statements
 from shared.errors import EventIdInUse, ServerMoved
 from shared.messages import (
-    OPEN_THREADS,
     Attachment,
     Decision,
     DueJob,
@@ -41,7 +40,7 @@ READ_BY_CALLER = frozenset({"http", "web", "terminal", "a2a"})
 MAX_BATCHED_CHARS = 10_000
 
 # What `parley_prepare_turn` is told.
-PREPARATION = {"messages": MAX_COALESCED * 2, "open_threads": list(OPEN_THREADS)}
+PREPARATION = {"messages": MAX_COALESCED * 2}
 # A turn that has not begun by then waits for something: its message is flushed apart.
 BEGIN_SECONDS = 0.05
 

@@ -314,7 +314,7 @@ SELECT * FROM parley_accept_and_take(
     p_events => CAST(:events AS jsonb), p_worker_id => :worker_id, p_limit => :limit,
     p_persons => CAST(:persons AS jsonb), p_servers => CAST(:servers AS jsonb), p_per_person => :per_person,
     p_per_server => :per_server, p_after => :after, p_revision => :revision, p_suspect => :suspect,
-    p_messages => :messages, p_open_threads => :open_threads
+    p_messages => :messages
 );
 
 -- name: flush_message

@@ -35,7 +35,7 @@ SELECT coalesce(max(seq), -1) FROM turn_events WHERE turn_id = :turn_id;
 UPDATE turns SET user_id = :user_id WHERE id = :turn_id;
 
 -- name: prepare_turn
-SELECT * FROM parley_prepare_turn(:job_id, :messages, :open_threads);
+SELECT * FROM parley_prepare_turn(:job_id, :messages);
 
 -- name: open_turn
 SELECT * FROM parley_open_turn(

@@ -312,13 +312,14 @@ CREATE TABLE known_words (
     word text NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT uq_known_words_kind_word UNIQUE (kind, word),
-    CONSTRAINT known_words_kind_is_known CHECK (kind IN ('module', 'platform', 'model', 'provider')),
+    CONSTRAINT known_words_kind_is_known CHECK (kind IN ('module', 'platform', 'open_threads', 'model', 'provider')),
     CONSTRAINT known_words_word_is_not_empty CHECK (word <> '')
 );
-COMMENT ON TABLE known_words IS 'Words that the triggers know; the program adds them at its start.';
+COMMENT ON TABLE known_words IS 'Words that the database knows; the program adds them at its start.';
 COMMENT ON COLUMN known_words.id IS 'The row''s own number.';
 COMMENT ON COLUMN known_words.kind IS
-    'module, platform, model as litellm writes it, or provider: of models; * is a server of one''s own.';
+    'module, platform, open_threads: a platform where all who read a channel read its threads, model as litellm writes it, or '
+    'provider: of models; * is a server of one''s own.';
 COMMENT ON COLUMN known_words.word IS 'The word.';
 COMMENT ON COLUMN known_words.created_at IS 'When the row was made.';
 

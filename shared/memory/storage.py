@@ -100,7 +100,7 @@ def _to_row(memory: NewMemory, content: str, n: int) -> dict[str, Any]:
         "platform": place.platform,
         "server": place.server,
         "channel": place.channel,
-        "thread": place.restricted_thread,
+        "thread": place.thread,
         "conversation_id": origin.conversation_id,
         "turn_id": origin.turn_id,
         "message_id": origin.message_id,

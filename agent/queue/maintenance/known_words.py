@@ -1,4 +1,4 @@
-"""The words that the database's triggers know: a persona with an unknown module or a misspelled platform is refused."""
+"""The words that the database knows: a persona with an unknown module or a misspelled platform is refused."""
 
 from collections.abc import Collection, Mapping
 from typing import Literal
@@ -8,9 +8,10 @@ from shared.db.statements import load_statements
 
 statements = load_statements(__file__)
 
-Kind = Literal["module", "platform", "model", "provider"]
+# `open_threads`: the platforms on which all who read a channel read its threads.
+Kind = Literal["module", "platform", "open_threads", "model", "provider"]
 # Modules and platforms of another process stay known; the list of models is the same in all of them.
-REPLACED: tuple[Kind, ...] = ("model", "provider")
+REPLACED: tuple[Kind, ...] = ("open_threads", "model", "provider")
 
 
 async def note_words(database: Database, words: Mapping[Kind, Collection[str]]) -> None:

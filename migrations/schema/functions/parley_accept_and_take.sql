@@ -10,7 +10,7 @@
 CREATE FUNCTION public.parley_accept_and_take(
     p_events jsonb, p_worker_id bigint, p_limit integer, p_persons jsonb, p_servers jsonb,
     p_per_person integer, p_per_server integer, p_after text, p_revision text, p_suspect integer,
-    p_messages integer, p_open_threads text[]
+    p_messages integer
 )
 RETURNS TABLE (accepted json, jobs json, is_flushed boolean, stored_at timestamptz)
 LANGUAGE plpgsql AS $$
@@ -30,7 +30,7 @@ BEGIN
         SELECT json_agg(job), count(job.place) INTO jobs, v_begins FROM (
             SELECT taken.id, taken.inbox_id, taken.person, taken.server, taken.deaths,
                    taken.priority >= p_suspect AS is_suspect, CASE WHEN taken.inbox_id = ANY (v_new) THEN (
-                       SELECT to_json(place) FROM public.parley_prepare_turn(taken.id, p_messages, p_open_threads) AS place
+                       SELECT to_json(place) FROM public.parley_prepare_turn(taken.id, p_messages) AS place
                        WHERE place.participants IS NOT NULL
                    ) END AS place
             FROM public.parley_take_jobs(

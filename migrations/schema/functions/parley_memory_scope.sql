@@ -1,6 +1,6 @@
 -- Finds or makes the row of memory_scopes that a memory belongs to, and returns its id. Which columns name a scope is
 -- written here alone: a person for what is theirs, a channel for what was said in it. Without a server the channel counts
--- as one. A thread is given only where fewer people read it than read its channel.
+-- as one. A thread counts only where fewer people may read it than its channel: the platform says where all may.
 --
 -- Runs with the rights of its owner: a batch has memories of many persons, of whom a turn may see one.
 CREATE FUNCTION public.parley_memory_scope(
@@ -15,7 +15,10 @@ DECLARE
     v_platform text := CASE WHEN NOT v_is_person THEN p_platform END;
     v_server text := CASE WHEN NOT v_is_person THEN coalesce(p_server, p_channel) END;
     v_channel text := CASE WHEN v_is_channel THEN p_channel END;
-    v_thread text := CASE WHEN v_is_channel THEN p_thread END;
+    v_thread text := CASE
+        WHEN v_is_channel AND NOT EXISTS (SELECT FROM public.known_words WHERE kind = 'open_threads' AND word = p_platform)
+        THEN p_thread
+    END;
     v_id bigint;
 BEGIN
     LOOP

@@ -5,10 +5,10 @@
 -- `messages` are the place's open ones, at most p_limit. Those of an interrupted turn come first, even before messages that
 -- were sent earlier but arrived later. `participants` are the sender of the first one, the persona, and the
 -- conversation, which is made if there is none; NULL where the sender has no account yet. `history` is what was said
--- there before (`parley_history`). p_open_threads: the platforms where all who read a channel read its threads.
+-- there before (`parley_history`).
 --
 -- It does not wait for the disk: the begin of the turn, which follows, flushes the conversation and the drawn turn id too.
-CREATE FUNCTION public.parley_prepare_turn(p_job_id bigint, p_limit integer, p_open_threads text[])
+CREATE FUNCTION public.parley_prepare_turn(p_job_id bigint, p_limit integer)
 RETURNS TABLE (messages json, participants json, history json)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -19,7 +19,6 @@ DECLARE
     v_chosen record;
     v_model text;
     v_turn_id bigint;
-    v_thread text;
 BEGIN
     PERFORM set_config('synchronous_commit', 'off', true);
     SELECT json_agg(open) INTO messages FROM (
@@ -63,13 +62,12 @@ BEGIN
         WHERE open.model = v_place.chosen_model AND public.parley_is_open(open.open_to, v_user.permission_level);
     END IF;
     v_turn_id := coalesce(v_first.turn_id, nextval('public.turns_id_seq'));
-    v_thread := CASE WHEN v_first.platform <> ALL (p_open_threads) THEN v_first.platform_thread_id END;
     participants := json_build_object(
         'turn_id', v_turn_id, 'user', to_json(v_user), 'persona', CASE WHEN v_persona.id IS NOT NULL THEN to_json(v_persona) END,
         'conversation', to_json(v_place), 'model', v_model,
         -- Whoever has memories of their own is recalled those of the place with them.
         'place_has_memories', NOT (v_user.has_memories OR v_first.is_direct) AND public.parley_place_has_memories(
-            v_first.platform, v_first.platform_server_id, v_first.platform_channel_id, v_thread
+            v_first.platform, v_first.platform_server_id, v_first.platform_channel_id, v_first.platform_thread_id
         ),
         'is_server_paused', EXISTS (
             SELECT FROM public.servers WHERE platform = v_first.platform

@@ -97,7 +97,7 @@ async def test_a_turn_reads_as_much_with_twenty_times_as_many_messages_behind_it
             await store(parley, messages, people=20)
             await parley.sql("ANALYZE inbox")
             (job,) = await parley.sql("UPDATE jobs SET worker_id = 1 RETURNING id, inbox_id")
-            values = {"job_id": job.id, "messages": MAX_COALESCED * 2, "open_threads": []}
+            values = {"job_id": job.id, "messages": MAX_COALESCED * 2}
             starts.append(await count_buffers(parley, statements.prepare_turn.text, **values))
             ended.append(await count_buffers(parley, FINISH, job_id=job.id))
 

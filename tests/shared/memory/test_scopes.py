@@ -6,6 +6,7 @@ import asyncpg
 import pytest
 from sqlalchemy import text
 
+from agent.queue.maintenance.known_words import note_words
 from shared.db.database import Database
 from shared.memory.memories import Memories, NewMemory, Origin
 from shared.memory.visibility import Visibility, act_in
@@ -94,11 +95,12 @@ async def test_without_a_person_and_a_place_nothing_is_visible(database: Databas
         assert forged.rowcount == 0  # type: ignore[attr-defined]  # the result of an UPDATE has a rowcount
 
 
-async def test_a_thread_of_slack_belongs_to_its_channel(
+async def test_a_thread_that_all_of_its_channel_read_belongs_to_the_channel(
     memories: Memories, database: Database, ann: int, bob: int
 ) -> None:
-    channel = Place("slack", "team", "general")
-    thread = Place("slack", "team", "general", thread="17.1")
+    await note_words(database, {"open_threads": ["forum"]})
+    channel = Place("forum", "team", "general")
+    thread = Place("forum", "team", "general", thread="17.1")
     await say(memories, database, bob, place=thread, words="the printer is broken")
 
     assert await visible(database, ann, channel) == {"the printer is broken"}
