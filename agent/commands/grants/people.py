@@ -29,7 +29,8 @@ async def to_notice(
 ) -> IncomingMessage | None:
     """Return the message that tells a person something in the direct conversation that they used last, if any.
 
-    `choices` are commands, shown as buttons. The notice is sent once for an `event_id`.
+    `choices` are commands, shown as buttons. The time is added to `event_id`: when a backup is restored, the numbers in
+    it begin again, and a platform would take the notice for one that it has.
     """
     parameters = {"user_id": user_id, "unread": list(UNREAD)}
     row = (await session.execute(statements.find_last_place, parameters)).one_or_none()
@@ -39,7 +40,7 @@ async def to_notice(
         adapter=row.adapter,
         sender=Sender(row.platform, row.platform_user_id, row.platform_username),
         place=Place.from_row(row),
-        event_id=f"{event_id}:{user_id}",
+        event_id=f"{event_id}:{user_id}:{row.told_at.timestamp()}",
         content=prompts().budgets.asked_for,
         sent_at=None,
         due_job=DueJob(0, text, choices=tuple(choices)),

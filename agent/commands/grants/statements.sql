@@ -24,7 +24,7 @@ SELECT * FROM parley_take_notices(20);
 -- name: find_last_place
 -- Where a person last wrote directly, with the account and the adapter.
 SELECT inbox.adapter, inbox.platform_user_id, inbox.platform_username, place.platform, place.platform_server_id,
-       place.platform_channel_id, place.platform_thread_id, place.is_direct
+       place.platform_channel_id, place.platform_thread_id, place.is_direct, now() AS told_at
 FROM conversations AS place JOIN turns ON turns.conversation_id = place.id JOIN inbox ON inbox.turn_id = turns.id
 JOIN user_platform_links AS link ON link.user_id = :user_id AND link.platform = inbox.platform
     AND link.platform_user_id = inbox.platform_user_id
