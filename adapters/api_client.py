@@ -4,17 +4,28 @@ import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import aiohttp
 
 from shared.errors import Unavailable, Undeliverable
 
 Json = dict[str, Any]
-CALL_SECONDS, SERVER_FAULT, TOO_MANY = 30.0, 500, 429
+CALL_SECONDS, TOO_MUCH, TOO_MANY, SERVER_FAULT = 30.0, 413, 429, 500
 # How long one call waits because the platform asks for it, and after how many seconds it is repeated.
 PATIENCE, PAUSES = 60.0, (0.5, 2.0)
 LONGEST_PAUSE, CONNECT_SECONDS, MOST_BYTES, CHUNK = 3600.0, 10.0, 64 * 1024 * 1024, 64 * 1024
+
+
+class File(NamedTuple):
+    """A body that is no JSON."""
+
+    content: bytes
+    mime_type: str
+
+
+class TooLarge(Undeliverable):
+    """A request that is larger than the platform, or a proxy before it, takes."""
 
 
 class ApiClient(ABC):
@@ -50,14 +61,14 @@ class ApiClient(ABC):
         seconds: float = CALL_SECONDS,
         query: Mapping[str, object],
     ) -> Json:
-        """Return the answer to one request, whose body is JSON or bytes; `check` is awaited just before each attempt.
+        """Return the answer to a request, whose body is JSON or a `File`; `check` is awaited just before each attempt.
 
-        Only what may be done twice may be asked for. Raises `Unavailable` where a retry makes sense.
+        Only what may be done twice may be asked for. Raises `Unavailable` where a retry makes sense. An answer that is
+        no JSON is that of a proxy: the platform does not answer, unless the proxy says that the request is too large.
         """
-        content = {
-            "data" if isinstance(body, bytes) else "json": body,
-            "params": {key: str(query[key]) for key in query},
-        }
+        content: Json = {"params": {key: str(query[key]) for key in query}}
+        is_file = isinstance(body, File)
+        content |= {"data": body.content, "headers": {"Content-Type": body.mime_type}} if is_file else {"json": body}
         waited, pauses = 0.0, list(PAUSES)
         while True:
             if check is not None:
@@ -65,6 +76,8 @@ class ApiClient(ABC):
             status, answer = await self._try(method, url, content, seconds=seconds)
             if status < 400:
                 return answer
+            if status == TOO_MUCH:
+                raise TooLarge(f"{self.title} takes no request of that size.")
             if status == TOO_MANY:
                 pause = min(self.find_pause(answer), LONGEST_PAUSE)
                 if waited + pause > PATIENCE:
@@ -86,12 +99,21 @@ class ApiClient(ABC):
         options: Json = {"timeout": timeout, "allow_redirects": False}
         try:
             async with self._session.request(method, url, **content, **options) as response:
+                if response.status == TOO_MUCH:
+                    return TOO_MUCH, {}
                 if 300 <= response.status < 400:
                     return SERVER_FAULT, {"error": f"it redirects ({response.status})"}
                 answer = json.loads(await _read(response))
                 return response.status, answer if isinstance(answer, dict) else {}
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError) as error:
             return SERVER_FAULT, {"error": f"{type(error).__name__}: {error}"}
+
+
+def part(value: Any, *names: str) -> Json:
+    """Return an object inside of what somebody sent; an empty one if it is none."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytearray:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from shared.errors import FileDamaged, FileLost, NotFound, Unavailable
@@ -11,10 +12,14 @@ from shared.messages import ReplyFile
 from shared.text import clean, fence_after, fence_mark, find_cut, is_one_message, may_fence, to_label
 
 if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
     from agent.app import App
 
 
 MOST_FILES = 10
+# A cell of a table takes 20 µs to render.
+MOST_CELLS = 5000
 AS_FILE = "The whole answer is in the file."
 UNREADABLE = {FileLost: "lost from the file store", FileDamaged: "damaged in the file store"}
 # A zero-width prefix keeps a piece of a longer line from being read as a fence.
@@ -152,6 +157,23 @@ def last_part(text: str, limit: int, to_markup: Callable[[str], str] = str) -> s
         text = f"{fence}\n{end}" if fence else end
     parts = split_text(to_markup(text), limit - 2)
     return parts[0] if len(parts) == 1 else f"…\n{parts[-1]}"
+
+
+def to_html(text: str) -> str | None:
+    """Return the HTML of Markdown, in which HTML is text and nothing is loaded; None where that would take too long."""
+    lines = text.split("\n")
+    if len(lines) * max(line.count("|") for line in lines) > MOST_CELLS:
+        return None
+    return str(_markdown().render(text)).strip()
+
+
+@cache
+def _markdown() -> "MarkdownIt":
+    # Only where an answer has to be rendered: its import takes 30 ms.
+    from markdown_it import MarkdownIt
+
+    markdown = MarkdownIt("commonmark", {"html": False, "breaks": True})
+    return markdown.enable(["table", "strikethrough"]).disable("image")
 
 
 def links_to(files: Iterable[ReplyFile]) -> list[str]:

@@ -19,6 +19,7 @@ from adapters.chat.reactions import STOP_EMOJI, STOP_HINT, Reactions, list_words
 from adapters.chat.undelivered import notify_asker
 from agent.queue.outbox import to_key
 from shared.errors import Undeliverable
+from shared.log import get_logger
 from shared.messages import IncomingMessage, Place
 from shared.tasks import run_on_text
 
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
     from agent.queue.outbox import Reply
 
 KEY_DIGITS, ROOM_FOR_HINT = 24, 100
+NOT_TAKEN = "this file is not taken here"
 # The kind of the keys of what a turn answers.
 TURN = "turn"
+
+log = get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +69,8 @@ class PostingPlatform(ChatPlatform):
         """Return the ids of the agent's latest messages in a place by their keys."""
 
     @abstractmethod
-    async def upload(self, place: Place, upload: Upload, post: Post) -> bool:
-        """Post a file; return False if it is too large: then the text is posted in its place."""
+    async def upload(self, place: Place, upload: Upload, post: Post) -> None:
+        """Post a file; of one that is refused the text is posted instead, which names it."""
 
     @abstractmethod
     async def react(self, place: Place, message_id: str, emoji: str) -> None:
@@ -103,7 +107,7 @@ class PostingPlatform(ChatPlatform):
         key = self.to_turn_key(reply.place, reply.reply_to, turn_id=reply.turn_id)
         if not reply.turn_id:
             # Of a command that was answered in vain before, the message is the same, and the reply is not.
-            key = self.to_key("reply", reply.reply_to or reply.id)
+            key = self.to_key("reply", reply.reply_to or (reply.id, reply.place.key, reply.content))
         if reply.delivery.is_withdrawn:
             # Its id may not have come back.
             live = live or (await self.list_posted(reply.place)).get(f"{key}-0")
@@ -160,10 +164,15 @@ class PostingPlatform(ChatPlatform):
             last = earlier or await self.post(place, post)
         links = {file.filename: file.url for file in reply.files}
         for index, upload in enumerate(uploads):
-            text = f"{upload.filename}: {links.get(upload.filename, 'too large')}"
+            text = f"{upload.filename}: {links.get(upload.filename, NOT_TAKEN)}"
             reply_to = reply.reply_to if place.thread else None
             post = Post(text, f"{key}-file-{index}", reply_to, check=reply.check_claim)
-            if post.key not in posted and not await self.upload(place, upload, post):
+            if post.key in posted:
+                continue
+            try:
+                await self.upload(place, upload, post)
+            except Undeliverable as error:
+                log.warning("file_refused", reply=reply.id, cause=str(error))
                 await self.post(place, post)
         await self.offer(place, last, buttons)
         return last

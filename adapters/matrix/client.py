@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
-from adapters.api_client import CALL_SECONDS, ApiClient, Json
+from adapters.api_client import CALL_SECONDS, ApiClient, File, Json
 from shared.errors import Unavailable, Undeliverable
 
 CLIENT, MEDIA = "/_matrix/client/v3", "/_matrix/media/v3"
@@ -56,7 +56,7 @@ class Client(ApiClient):
         **query: Any,
     ) -> Json:
         """Return the answer to one request; `check` is awaited just before each attempt."""
-        base = MEDIA if isinstance(body, bytes) else CLIENT
+        base = MEDIA if isinstance(body, File) else CLIENT
         url = self.homeserver + "/".join((base, *(quote(name, safe="") for name in path)))
         return await self.request(method, url, body, check=check, seconds=seconds, query=query)
 
@@ -65,6 +65,10 @@ class Client(ApiClient):
     ) -> str:
         """Send an event and return its id; of one `key` the homeserver makes one event."""
         return str((await self.call("PUT", ("rooms", room, "send", kind, key), content, check=check))["event_id"])
+
+    async def upload(self, file: File, *, filename: str = "", check: Check | None = None) -> str:
+        """Upload a file and return its address."""
+        return str((await self.call("POST", ("upload",), file, check=check, filename=filename))["content_uri"])
 
     async def find_event(self, room: str, event_id: str) -> Json | None:
         """Return an event of the room; None if it is not there, or not to be had now."""

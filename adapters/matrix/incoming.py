@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
 
-from adapters.api_client import Json
+from adapters.api_client import Json, part
 from adapters.chat.addressing import Addressing
 from shared.messages import Attachment, IncomingMessage, Place, PlatformContext, Sender
 from shared.text import clean, cut
@@ -38,13 +38,17 @@ class Room:
         if summary and "m.joined_member_count" in summary:
             self.people = int(summary["m.joined_member_count"]) + int(summary.get("m.invited_member_count") or 0)
 
+    def content(self, kind: str, key: str = "") -> Json:
+        """Return a part of the room's state; an empty one if it is not set."""
+        return part(self.state.get((kind, key)), "content")
+
     def get(self, kind: str, name: str, key: str = "") -> Any:
         """Return a value of the room's state; None if it is not set."""
-        return ((self.state.get((kind, key)) or {}).get("content") or {}).get(name)
+        return self.content(kind, key).get(name)
 
     def sender_of(self, kind: str, key: str = "") -> str:
         """Return who has set a part of the room's state; empty if nobody has."""
-        return str((self.state.get((kind, key)) or {}).get("sender", ""))
+        return str(self.state.get((kind, key), {}).get("sender", ""))
 
     def find_text(self, kind: str, name: str, key: str = "") -> str | None:
         """Return a text of the room's state that somebody has written; None if there is none."""
@@ -64,11 +68,12 @@ class Room:
 
     def level_of(self, account: str) -> int:
         """Return a member's power level."""
-        creators = [self.sender_of("m.room.create"), *(self.get("m.room.create", "additional_creators") or ())]
+        others = self.get("m.room.create", "additional_creators")
+        creators = [self.sender_of("m.room.create"), *(others if isinstance(others, list) else ())]
         if account in creators and self.get("m.room.create", "room_version") == "12":
             return ADMIN
-        levels = self.get("m.room.power_levels", "users") or {}
-        level = levels.get(account, self.get("m.room.power_levels", "users_default"))
+        levels = self.content("m.room.power_levels")
+        level = part(levels, "users").get(account, levels.get("users_default"))
         return level if isinstance(level, int) else 0
 
 
@@ -108,11 +113,15 @@ class Rooms(dict[str, Room]):
         )
 
 
-def part(value: Any, *names: str) -> Json:
-    """Return an object inside of what somebody sent; an empty one if it is none."""
-    for name in names:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value if isinstance(value, dict) else {}
+def to_events(value: Any, name: str) -> list[Json]:
+    """Return a list of events that the homeserver has sent."""
+    events = part(value, name).get("events")
+    return [event for event in events if isinstance(event, dict)] if isinstance(events, list) else []
+
+
+def is_leaving(event: Json) -> bool:
+    """Return whether somebody leaves the room, or is put out of it."""
+    return part(event, "content").get("membership") in ("leave", "ban")
 
 
 def find_thread(event: Json) -> str | None:
@@ -130,7 +139,8 @@ def find_replied_to(event: Json) -> str | None:
 
 def to_sent_at(event: Json) -> datetime:
     """Return when an event was sent, as its server says: no year is too early or too late for that."""
-    return datetime.fromtimestamp(min(max(int(event["origin_server_ts"]), 0), LATEST_MS) / 1000, UTC)
+    sent_at = event.get("origin_server_ts")
+    return datetime.fromtimestamp(min(max(sent_at if isinstance(sent_at, int) else 0, 0), LATEST_MS) / 1000, UTC)
 
 
 def list_mentions(content: Json) -> set[str]:
@@ -160,7 +170,7 @@ def to_addressing(event: Json, message: IncomingMessage, me: str, *, replied_acc
     author = message.sender.platform_user_id
     return Addressing(
         place=message.place.key,
-        message=f"{int(event['origin_server_ts']):020}{message.event_id}",
+        message=f"{to_sent_at(event).timestamp():020.3f}{message.event_id}",
         author=author,
         sent_at=to_sent_at(event),
         calls_agent=me in accounts,

@@ -1,19 +1,31 @@
-"""Listens to one account by /sync: one process does; the homeserver's mark moves on when all before it is stored."""
+"""Listens to one account by /sync."""
 
 import json
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from secrets import randbelow
 from typing import Any
 
-from adapters.api_client import Json
-from adapters.base import Running, isolated
+from adapters.api_client import File, Json, part
+from adapters.base import isolated
+from adapters.chat.account.faces import Faces
+from adapters.chat.account.invitations import is_welcome
+from adapters.chat.account.listening import Listener
 from adapters.chat.addressing import Addressing
-from adapters.chat.checkpoint import Lease, oldest_missed
-from adapters.chat.intake import Intake
 from adapters.chat.posting import PostingPlatform, press
 from adapters.matrix.client import Client, Refused
-from adapters.matrix.incoming import NAME, Room, Rooms, find_replied_to, part, to_addressing, to_incoming, to_sent_at
+from adapters.matrix.incoming import (
+    NAME,
+    Room,
+    Rooms,
+    find_replied_to,
+    is_leaving,
+    to_addressing,
+    to_events,
+    to_incoming,
+    to_sent_at,
+)
 from shared.db.database import DatabaseLost
 from shared.db.statements import load_statements
 from shared.errors import ParleyError, Unavailable
@@ -23,24 +35,25 @@ from shared.messages import IncomingMessage
 statements = load_statements(__file__)
 log = get_logger()
 
-POLL_MS, SYNC_SECONDS, FIRST_SYNC_SECONDS, PAGE, CLOSE_SECONDS = 20_000, 60.0, 300.0, 100, 5.0
-# Of one room: whoever floods it while nobody listens fills no memory.
-MOST_MISSED = 5000
+POLL_MS, SYNC_SECONDS, FIRST_SYNC_SECONDS, PAGE = 20_000, 60.0, 300.0, 500
 LAZY = {"lazy_load_members": True}
 FILTER: Json = {"presence": {"types": []}, "room": {"state": LAZY, "timeline": {"limit": 50, **LAZY}}}
 # The state of all rooms, as it is now: what was written is read from the mark on.
 NOTHING_WRITTEN: Json = {"presence": {"types": []}, "room": {"state": LAZY, "timeline": {"limit": 1}}}
+FACE = "parley.face"
 ENCRYPTED_ROOM = "This room is encrypted, and I can't read it; please invite me to a room without encryption."
 ENCRYPTED_FILE = "I can't read an encrypted file; please send it without encryption."
 
 
-class Listener:
+class MatrixListener(Listener):
     """The connection of one account."""
 
-    def __init__(self, platform: PostingPlatform, client: Client, me: str, *, invites: str) -> None:
-        self._platform, self._client, self._me, self._invites = platform, client, me, invites
-        self._lease, self._intake = Lease(platform.app, NAME, me), Intake(platform)
-        self._rooms, self._running = Rooms(), Running()
+    def __init__(self, platform: PostingPlatform, client: Client, account: str, *, invites: str) -> None:
+        super().__init__(platform, account)
+        self._client, self._invites, self._rooms = client, invites, Rooms()
+        self._faces = Faces(self.app.database, platform.name, account, upload=self._upload)
+        # Rooms to which somebody has led the agent whose invitation it would decline, and those that forbid it a face.
+        self._led, self._faceless = set[str](), set[str]()
         self._takers = {
             "m.room.message": self._message,
             "m.room.redaction": self._redact,
@@ -49,100 +62,105 @@ class Listener:
             "m.room.tombstone": self._follow,
         }
 
-    async def run(self) -> None:
-        """Listen until the connection or the lease is lost; while another process listens, wait."""
-        try:
-            await self._lease.listen(self._sync)
-        finally:
-            await self._running.settle(CLOSE_SECONDS)
-
-    async def _sync(self, mark: str | None) -> None:
+    async def begin(self) -> str:
+        """Read the state of all rooms."""
         # Synapse answers equal requests from a cache for two minutes; the timeout, which has no effect here, differs.
         query: Json = {"set_presence": "online", "timeout": randbelow(10**9)}
-        begin = await self._read(NOTHING_WRITTEN, seconds=FIRST_SYNC_SECONDS, **query)
-        for room_id, joined in part(begin, "rooms", "join").items():
-            events = [*(part(joined, "state").get("events") or ()), *(part(joined, "timeline").get("events") or ())]
-            self._rooms[room_id].note(events, part(joined, "summary"))
+        batch = await self._sync(NOTHING_WRITTEN, seconds=FIRST_SYNC_SECONDS, **query)
+        for room_id, joined in part(batch, "rooms", "join").items():
+            self._rooms[room_id].note(
+                to_events(joined, "state") + to_events(joined, "timeline"), part(joined, "summary")
+            )
+        for room in list(self._rooms.values()):
+            await self._succeeds(room)
         # Beside: to come into a room takes its time where another server is slow, or where there are a thousand.
-        self._running.start(self._take_invites(begin), "invitations")
-        if mark is None:
-            mark = str(begin["next_batch"])
-            await self._lease.note(mark)
+        self.start(self._take_invites(batch), "invitations")
         log.info("matrix_listens", rooms=len(self._rooms))
-        while True:
-            # A time of its own: what the cache has of the process before ends where that one hung up.
-            timeout = POLL_MS - randbelow(POLL_MS // 2)
-            batch = await self._read(FILTER, seconds=SYNC_SECONDS, timeout=timeout, since=mark)
-            for room_id, joined in part(batch, "rooms", "join").items():
-                work = self._take(self._rooms[room_id], joined, mark)
-                await isolated(work, "matrix_room_not_taken", unless=(DatabaseLost, Unavailable), room=room_id)
-            self._running.start(self._take_invites(batch), "invitations")
-            for room_id in part(batch, "rooms", "leave"):
-                self._rooms.pop(room_id, None)
-            if batch["next_batch"] != mark:
-                mark = str(batch["next_batch"])
-                await self._lease.note(mark)
+        return str(batch["next_batch"])
 
-    async def _read(self, what: Json, *, seconds: float, **query: Any) -> Json:
+    async def read(self, mark: str) -> str:
+        """Take the events of all rooms since the mark."""
+        # A time of its own: what the cache has of the process before ends where that one hung up.
+        timeout = POLL_MS - randbelow(POLL_MS // 2)
+        batch = await self._sync(FILTER, seconds=SYNC_SECONDS, timeout=timeout, since=mark)
+        for room_id, joined in part(batch, "rooms", "join").items():
+            work = self._take_room(room_id, joined, mark)
+            await isolated(work, "matrix_room_not_taken", unless=(DatabaseLost, Unavailable), room=room_id)
+        self.start(self._take_invites(batch), "invitations")
+        for room_id in part(batch, "rooms", "leave"):
+            self._rooms.pop(room_id, None)
+        return str(batch["next_batch"])
+
+    async def _sync(self, what: Json, *, seconds: float, **query: Any) -> Json:
         return await self._client.call("GET", ("sync",), seconds=seconds, filter=json.dumps(what), **query)
 
-    async def _take(self, room: Room, joined: Json, since: str) -> None:
-        timeline = part(joined, "timeline")
-        room.note(part(joined, "state").get("events") or (), part(joined, "summary"))
-        events = list(timeline.get("events") or ())
-        if timeline.get("limited") and timeline.get("prev_batch"):
-            events = [*await self._read_gap(room, str(timeline["prev_batch"]), since), *events]
-        leaving = [event for event in events if part(event, "content").get("membership") in ("leave", "ban")]
+    async def _take_room(self, room_id: str, joined: Json, since: str) -> None:
+        is_new, room, events = room_id not in self._rooms, self._rooms[room_id], to_events(joined, "timeline")
+        room.note(to_events(joined, "state") + (events if is_new else []), part(joined, "summary"))
+        if is_new and not await self._succeeds(room) and room_id in self._led:
+            await self._client.call("POST", ("rooms", room_id, "leave"), {})
+            return
+        is_limited, leaving = part(joined, "timeline").get("limited") is True, [e for e in events if is_leaving(e)]
+        if is_limited:
+            pages = self._read_pages(room, since, types=["m.room.member"])
+            leaving = [event async for page in pages for event in page if is_leaving(event)]
         # They could read what was written before: none of this was said between two alone.
         room.people += len(leaving)
-        for event in events:
-            room.note([event])
-            # Where the database is lost, the mark stays, and the next connection reads the event again.
-            work, event_id = self._take_event(room, event), event.get("event_id")
-            await isolated(work, "matrix_event_not_taken", unless=(DatabaseLost,), event_id=event_id)
+        if is_limited:
+            known = {event.get("event_id") for event in events}
+            async for page in self._read_pages(room, since):
+                await self._take_events(room, [event for event in page if event.get("event_id") not in known])
+                if any(event.get("event_id") in known for event in page):
+                    break
+        await self._take_events(room, events)
         room.people -= len(leaving)
 
-    async def _take_event(self, room: Room, event: Json) -> None:
-        is_own, is_old = event["sender"] == self._me, to_sent_at(event) < oldest_missed(self._platform.app)
+    async def _read_pages(self, room: Room, mark: str, **what: Any) -> AsyncIterator[list[Json]]:
+        """Yield what has happened in a room since a mark, the oldest first."""
+        query: Json = {"dir": "f", "limit": PAGE, "filter": json.dumps(what), "from": mark}
+        while query["from"]:
+            try:
+                page = await self._client.call("GET", ("rooms", room.id, "messages"), **query)
+            except Refused as error:
+                log.warning("matrix_room_not_read", room=room.id, cause=str(error))
+                return
+            yield page.get("chunk") or []
+            query["from"] = page.get("end")
+
+    async def _take_events(self, room: Room, events: Sequence[Json]) -> None:
+        late = [event for event in events if self.is_missed(to_sent_at(event))]
+        if late:
+            log.info("matrix_events_too_old", room=room.id, events=len(late))
+        for event in events:
+            await self.take(self._take_event(room, event, is_late=event in late), event.get("event_id"))
+
+    async def _take_event(self, room: Room, event: Json, *, is_late: bool) -> None:
+        room.note([event])
         taker = self._takers.get(str(event.get("type")))
-        if taker is not None and not (is_own or is_old):
+        if taker is not None and event["sender"] != self.account and not is_late:
             await taker(room, event)
 
     async def _take_invites(self, batch: Json) -> None:
         for room_id, invite in part(batch, "rooms", "invite").items():
             await isolated(self._take_invite(room_id, invite), "matrix_invite_not_taken", room=room_id)
 
-    async def _read_gap(self, room: Room, start: str | None, since: str) -> list[Json]:
-        """Return what a limited timeline has left out, the oldest first."""
-        events: list[Json] = []
-        while start and len(events) < MOST_MISSED:
-            query: Json = {"from": start, "to": since, "dir": "b", "limit": PAGE}
-            try:
-                page = await self._client.call("GET", ("rooms", room.id, "messages"), **query)
-            except Refused as error:
-                log.warning("matrix_room_not_read", room=room.id, cause=str(error))
-                break
-            chunk = page.get("chunk") or ()
-            events += chunk
-            start = page.get("end") if chunk and to_sent_at(chunk[-1]) >= oldest_missed(self._platform.app) else None
-        return events[::-1]
-
     async def _take_invite(self, room_id: str, invite: Json) -> None:
         """Accept an invitation, if whoever invites may; else decline it."""
-        events = part(invite, "invite_state").get("events") or ()
-        own = [event for event in events if event.get("state_key") == self._me and event["type"] == "m.room.member"]
-        accounts = {str(event["sender"]) for event in own}
+        own = [event for event in to_events(invite, "invite_state") if event.get("state_key") == self.account]
+        accounts = {str(event["sender"]) for event in own if event.get("type") == "m.room.member"}
         # The inviting server adds to the events what it likes: of two who invite, one is a lie.
         account = accounts.pop() if len(accounts) == 1 else ""
-        names = {name.strip() for name in self._invites.split(",")}
-        is_welcome = bool(account) and not names.isdisjoint({"all", account, f"*:{account.partition(':')[2]}"})
-        if account and not is_welcome and "admins" in names:
-            async with self._platform.app.database.statement() as session:
-                is_welcome = bool((await session.execute(statements.is_admin, {"account": account})).scalar_one())
-        await self._client.call("POST", ("rooms", room_id, "join" if is_welcome else "leave"), {})
-        if is_welcome and part(own[0], "content").get("is_direct"):
+        is_accepted = bool(account) and await self._is_welcome(account)
+        if is_accepted:
+            self._led.discard(room_id)
+        await self._client.call("POST", ("rooms", room_id, "join" if is_accepted else "leave"), {})
+        if is_accepted and part(own[0], "content").get("is_direct"):
             await self._client.note_direct(account, room_id)
-        log.info("matrix_invited", room=room_id, account=account, is_accepted=is_welcome)
+        log.info("matrix_invited", room=room_id, account=account, is_accepted=is_accepted)
+
+    async def _is_welcome(self, account: str) -> bool:
+        server = account.partition(":")[2]
+        return await is_welcome(self.app.database, self._invites, platform=NAME, account=account, server=server)
 
     async def _message(self, room: Room, event: Json) -> None:
         content = part(event, "content")
@@ -153,12 +171,12 @@ class Listener:
         message = self._to_message(room, event)
         if content.get("msgtype") == "m.notice":
             # Those of bots, which are read and not answered.
-            self._intake.remember(message)
+            self.intake.remember(message)
             return
         addressing = await self._to_addressing(room, event, message)
         refusal = ENCRYPTED_FILE if "file" in content else None
-        if await self._intake.take(message, addressing, question_thread=message.event_id, refusal=refusal):
-            self._running.start(self._mark_read(room.id, message.event_id), "read mark")
+        if await self.intake.take(message, addressing, question_thread=message.event_id, refusal=refusal):
+            self.start(self._show_presence(room, message.event_id), "presence", room.id)
 
     async def _edit(self, room: Room, event: Json, new: Json) -> None:
         # Anybody can send an edit of another's message: it is the author's own, in this room, or none.
@@ -168,41 +186,78 @@ class Listener:
         edited = event | {"content": new | {"m.relates_to": part(original, "content", "m.relates_to")}}
         message = self._to_message(room, edited)
         addressing = await self._to_addressing(room, edited, message)
-        await self._intake.edit(message, addressing, self._platform.offer_again)
+        await self.intake.edit(message, addressing, self.platform.offer_again)
 
     async def _redact(self, room: Room, event: Json) -> None:
         event_id = str(part(event, "content").get("redacts") or event.get("redacts"))
         # Another server may send a redaction that counts for nothing: the homeserver says what is gone.
         redacted = await self._client.find_event(room.id, event_id)
         if "redacted_because" in part(redacted, "unsigned"):
-            await self._intake.delete(room.id, [event_id])
+            await self.intake.delete(room.id, [event_id])
 
     async def _react(self, room: Room, event: Json) -> None:
         relation = part(event, "content", "m.relates_to")
         reaction = replace(self._to_message(room, event), platform_message_id=str(relation.get("event_id")))
-        await press(self._platform, reaction, str(relation.get("key")))
+        await press(self.platform, reaction, str(relation.get("key")))
 
     async def _refuse_room(self, room: Room, event: Json) -> None:
         name = f"encrypted {room.id}"
         message = replace(self._to_message(room, event), event_id=name, platform_message_id=name)
-        await self._intake.say(message, ENCRYPTED_ROOM, is_once=True)
+        await self.intake.say(message, ENCRYPTED_ROOM, is_once=True)
 
     async def _follow(self, room: Room, event: Json) -> None:
         # State: a mere message of this kind can be sent by every member, to lead the agent anywhere.
         successor = str(part(event, "content").get("replacement_room"))
-        if event.get("state_key") == "" and successor.startswith("!"):
-            server = str(event["sender"]).partition(":")[2]
-            work = self._client.call("POST", ("join", successor), {}, server_name=server)
-            self._running.start(isolated(work, "matrix_room_not_followed", room=room.id), "successor")
+        if event.get("state_key") != "" or not successor.startswith("!"):
+            return
+        if successor in self._rooms:
+            await self._succeeds(self._rooms[successor])
+            return
+        if not await self._is_welcome(event["sender"]):
+            self._led.add(successor)
+        joining = self._client.call("POST", ("join", successor), {}, server_name=event["sender"].partition(":")[2])
+        self.start(joining, "successor", room.id)
+
+    async def _succeeds(self, room: Room) -> bool:
+        """Return whether a room takes the place of another, as both say; what is set for that is set for it then."""
+        predecessor = part(room.content("m.room.create"), "predecessor")
+        old = self._rooms.get(str(predecessor.get("room_id")))
+        if old is None or old.get("m.room.tombstone", "replacement_room") != room.id:
+            return False
+        # Rooms of the latest versions don't name the event.
+        if predecessor.get("event_id") not in (None, old.state["m.room.tombstone", ""].get("event_id")):
+            return False
+        async with self.app.database.statement() as session:
+            await session.execute(statements.follow_room, {"old": old.id, "new": room.id})
+        return True
 
     def _to_message(self, room: Room, event: Json) -> IncomingMessage:
-        return to_incoming(event, room, self._rooms, me=self._me, homeserver=self._client.homeserver)
+        return to_incoming(event, room, self._rooms, me=self.account, homeserver=self._client.homeserver)
 
     async def _to_addressing(self, room: Room, event: Json, message: IncomingMessage) -> Addressing:
         replied_to = None if message.place.is_direct else find_replied_to(event)
         replied = await self._client.find_event(room.id, replied_to) if replied_to else None
-        return to_addressing(event, message, self._me, replied_account=str(replied["sender"]) if replied else None)
+        return to_addressing(event, message, self.account, replied_account=str(replied["sender"]) if replied else None)
 
-    async def _mark_read(self, room_id: str, event_id: str) -> None:
+    async def _show_presence(self, room: Room, event_id: str) -> None:
+        """Show that a message is read, and in the name and the picture of the agent who answers there."""
         with suppress(ParleyError):
-            await self._client.call("POST", ("rooms", room_id, "receipt", "m.read", event_id), {})
+            await self._client.call("POST", ("rooms", room.id, "receipt", "m.read", event_id), {})
+        face = await self._faces.find(self._rooms.place_of(room, None))
+        shown = room.get("m.room.member", FACE, self.account)
+        if shown == (face and face._asdict()) or room.id in self._faceless:
+            return
+        profile = await self._client.call("GET", ("profile", self.account))
+        content = {"membership": "join", "displayname": profile.get("displayname")}
+        content |= {"avatar_url": profile.get("avatar_url")}
+        if face is not None:
+            content |= {"displayname": face.name, FACE: face._asdict()}
+            content |= {"avatar_url": face.picture} if face.picture else {}
+        try:
+            await self._client.call("PUT", ("rooms", room.id, "state", "m.room.member", self.account), content)
+        except Refused as error:
+            self._faceless.add(room.id)
+            log.info("matrix_room_allows_no_face", room=room.id, cause=str(error))
+
+    async def _upload(self, content: bytes, mime_type: str) -> str:
+        return await self._client.upload(File(content, mime_type))

@@ -4,12 +4,12 @@ import json
 import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
-from functools import cache
+from mimetypes import guess_type
 from typing import TYPE_CHECKING
 
-from adapters.api_client import Json
+from adapters.api_client import File, Json
 from adapters.base import Finding
-from adapters.chat.parts import Post, Upload
+from adapters.chat.parts import Post, Upload, to_html
 from adapters.chat.posting import Limits, PostingPlatform
 from adapters.matrix.client import Client, Refused
 from adapters.matrix.incoming import CREDENTIAL, DOWNLOAD, NAME
@@ -18,13 +18,14 @@ from shared.errors import Undeliverable
 from shared.messages import Place
 
 if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
-
     from shared.settings import Settings
 
 LIMITS = Limits(message_chars=8000, parts=3, preview_chars=3000, file_bytes=20 * 1024 * 1024)
-# An event has at most 65,536 bytes, and that of an edit everything twice. A cell of a table takes 20 µs.
-MOST_BYTES, MOST_CELLS = 31_000, 5000
+# An event has at most 65,536 bytes, and that of an edit everything twice.
+MOST_BYTES = 31_000
+# Nobody's client asks its homeserver for a link of an answer: as Beeper's clients (MSC4095) and Element Web read it.
+NO_PREVIEWS: Json = {"com.beeper.linkpreviews": [], "uk.half-shot.unstable.show_url_previews": False}
+IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 KEY, MOST_LISTED, TYPING_MS = "parley.key", 100, 10_000
 ACCOUNT = re.compile(r"@[\w.=/+-]+:[\w.:-]*\w")
 
@@ -49,12 +50,12 @@ class MatrixPlatform(PostingPlatform):
     async def receive(self) -> None:
         """Listen until the connection or the lease is lost."""
         # Imported here because a worker does not listen.
-        from adapters.matrix.listening import Listener
+        from adapters.matrix.listening import MatrixListener
 
         me = await self.client.find_me()
         if self.settings.user not in (None, me):
             raise Undeliverable(f"MATRIX_TOKEN is that of {me}, and MATRIX_USER names {self.settings.user}.")
-        await Listener(self, self.client, me, invites=self.settings.invites).run()
+        await MatrixListener(self, self.client, me, invites=self.settings.invites).run()
 
     async def post(self, place: Place, post: Post) -> str:
         """Post a message; the homeserver makes one event of a key."""
@@ -81,21 +82,19 @@ class MatrixPlatform(PostingPlatform):
         own = [event for event in own if KEY in event["content"] and "m.new_content" not in event["content"]]
         return {str(event["content"][KEY]): str(event["event_id"]) for event in own}
 
-    async def upload(self, place: Place, upload: Upload, post: Post) -> bool:
-        """Post a file, unless the homeserver finds it too large."""
-        try:
-            stored = await self.client.call(
-                "POST", ("upload",), upload.content, check=post.check, filename=upload.filename
-            )
-        except Refused as error:
-            if error.errcode == "M_TOO_LARGE":
-                return False
-            raise
-        content = {"msgtype": "m.file", "body": upload.filename, "filename": upload.filename, "m.mentions": {}}
-        content |= {"url": stored["content_uri"], "info": {"size": len(upload.content)}, KEY: post.key}
-        content |= to_relation(place, post.reply_to)
+    async def upload(self, place: Place, upload: Upload, post: Post) -> None:
+        """Post a file, an image as one."""
+        kind = guess_type(upload.filename)[0] or "application/octet-stream"
+        url = await self.client.upload(File(upload.content, kind), filename=upload.filename, check=post.check)
+        content: Json = {
+            "msgtype": "m.image" if kind in IMAGES else "m.file",
+            "url": url,
+            KEY: post.key,
+            "m.mentions": {},
+        }
+        content |= {"info": {"mimetype": kind, "size": len(upload.content)}, "filename": upload.filename}
+        content |= {"body": upload.filename} | to_relation(place, post.reply_to)
         await self.client.send(place.channel, content, post.key, check=post.check)
-        return True
 
     async def react(self, place: Place, message_id: str, emoji: str) -> None:
         """React to a message."""
@@ -159,15 +158,6 @@ class MatrixPlatform(PostingPlatform):
             await self.client.aclose()
 
 
-@cache
-def _markdown() -> "MarkdownIt":
-    # Only where an answer has to be rendered: its import takes 30 ms.
-    from markdown_it import MarkdownIt
-
-    markdown = MarkdownIt("commonmark", {"html": False, "breaks": True})
-    return markdown.enable(["table", "strikethrough"]).disable("image")
-
-
 def to_content(post: Post) -> Json:
     """Return a message: a notice, which no bot answers, with the HTML of its Markdown beside the plain text.
 
@@ -175,13 +165,11 @@ def to_content(post: Post) -> Json:
     """
     accounts = sorted(set(ACCOUNT.findall(post.text))) if post.allows_mentions else []
     content: Json = {"msgtype": "m.notice", "body": post.text or "\N{ZERO WIDTH SPACE}", KEY: post.key}
-    content["m.mentions"] = {"user_ids": accounts} if accounts else {}
-    lines = post.text.split("\n")
-    if len(lines) * max(line.count("|") for line in lines) > MOST_CELLS:
-        return content
-    html = {"format": "org.matrix.custom.html", "formatted_body": _markdown().render(post.text).strip()}
-    is_small = len(json.dumps(content | html, ensure_ascii=False).encode()) <= MOST_BYTES
-    return content | html if is_small else content
+    content |= {"m.mentions": {"user_ids": accounts} if accounts else {}} | NO_PREVIEWS
+    html = to_html(post.text)
+    formatted = {"format": "org.matrix.custom.html", "formatted_body": html} if html else {}
+    is_small = len(json.dumps(content | formatted, ensure_ascii=False).encode()) <= MOST_BYTES
+    return content | formatted if is_small else content
 
 
 def to_relation(place: Place, reply_to: str | None) -> Json:

@@ -22,7 +22,10 @@ TRANSACTION = re.compile(r"/(?:send|redact)/[^/?]+/[^/?]+")
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to the next requests of a method whose path contains `path`; `after`: they take effect."""
+    """What happens to the next requests of a method whose path contains `path`; `after`: they take effect.
+
+    `is_page`: a proxy answers, with a page for people.
+    """
 
     method: str
     path: str
@@ -30,6 +33,7 @@ class Fault:
     times: int = 1
     after: bool = False
     retry_after_ms: int = 1000
+    is_page: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ class HomeserverProxy(ChatStandIn):
         self._given: defaultdict[str, set[str]] = defaultdict(set)
         self._repeats: list[Json] = []
         self._invitations: dict[str, Json] = {}
+        # What was said in a room while nobody listened: of it, no timeline has more than the end.
+        self.missed: list[Json] = []
         self._transactions = ""
         self._connections: set[asyncio.Transport] = set()
         self._session: aiohttp.ClientSession | None = None
@@ -68,15 +74,15 @@ class HomeserverProxy(ChatStandIn):
         if self._session is not None:
             await self._session.close()
 
-    async def repeat(self, event: Json) -> None:
-        """Deliver an event to the agent again."""
-        self._repeats.append(event)
+    async def repeat(self, *events: Json) -> None:
+        """Deliver events to the agent again, or such as no homeserver lets pass."""
+        self._repeats += events
         await self.tell()
         await self.until(lambda: not self._repeats)
 
-    async def invite(self, room: str, events: list[Json]) -> None:
-        """Deliver an invitation with these events, as a server that lies may."""
-        self._invitations[room] = {"invite_state": {"events": events}}
+    async def invite(self, events: list[Json], *rooms: str) -> None:
+        """Deliver invitations with these events, as a server that lies may."""
+        self._invitations |= {room: {"invite_state": {"events": events}} for room in rooms}
         await self.tell()
         await self.until(lambda: not self._invitations)
 
@@ -91,6 +97,10 @@ class HomeserverProxy(ChatStandIn):
     def forget_transactions(self) -> None:
         """Let transaction ids that come again be new ones."""
         self._transactions += "x"
+
+    def refuse(self, method: str, path: str) -> None:
+        """Refuse what nobody here may do."""
+        self.faults.append(Fault(method, path, 403, times=1000))
 
     def go_away(self) -> None:
         """Break every connection off and answer nothing, as long as `is_away` is not set back."""
@@ -110,18 +120,31 @@ class HomeserverProxy(ChatStandIn):
             fault = self._take_fault(request.method, request.raw_path)
             if fault is not None and not fault.after:
                 status, body = await self._fail(request, fault)
+            elif self.missed and request.path.endswith(HISTORY):
+                status, body = 200, self._read_missed(request)
             elif request.path == SYNC:
                 status, body = await self._sync(request)
             else:
                 status, body = await self._pass_on(request)
                 if fault is not None:
                     status, body = await self._fail(request, fault)
-            errcode = json.loads(body).get("errcode") if status >= 400 else None
+            errcode = json.loads(body).get("errcode") if status >= 400 and body.startswith(b"{") else None
             self.journal.append(Call(request.method, request.path, status, errcode))
             return web.Response(body=body, status=status or 502, headers={"Content-Type": "application/json"})
         finally:
             self._connections.discard(request.transport)
             await self.tell()
+
+    def _read_missed(self, request: web.BaseRequest) -> bytes:
+        """Return a page of what was missed, forwards or backwards, as Synapse does."""
+        events = self.missed if request.query["dir"] == "f" else self.missed[::-1]
+        start = request.query["from"].removeprefix("missed-")
+        first = int(start) if start.isdigit() else 0
+        last = first + int(request.query["limit"])
+        end = {"end": f"missed-{last}"} if last < len(events) else {}
+        kinds = json.loads(request.query.get("filter", "{}")).get("types")
+        chunk = [event for event in events[first:last] if kinds is None or event["type"] in kinds]
+        return json.dumps({"chunk": chunk} | end).encode()
 
     def _take_fault(self, method: str, path: str) -> Fault | None:
         if self.is_away:
@@ -142,6 +165,8 @@ class HomeserverProxy(ChatStandIn):
         if fault.status == 429:
             answer = {"errcode": "M_LIMIT_EXCEEDED", "retry_after_ms": fault.retry_after_ms}
             return 429, json.dumps(answer).encode()
+        if fault.is_page:
+            return fault.status, b"<h1>Out of order</h1>"
         return fault.status, b'{"errcode": "M_UNKNOWN", "error": "out of order"}'
 
     async def _pass_on(self, request: web.BaseRequest) -> tuple[int, bytes]:
@@ -193,6 +218,8 @@ class HomeserverProxy(ChatStandIn):
         rooms: Json = defaultdict(lambda: {"timeline": {"events": []}})
         for event in self._repeats:
             rooms[event["room_id"]]["timeline"]["events"].append(event)
+            if self.missed:
+                rooms[event["room_id"]]["timeline"] |= {"limited": True, "prev_batch": "missed-0"}
         batch = {"next_batch": since, "rooms": {"join": rooms, "invite": self._invitations}}
         self._repeats.clear()
         self._invitations = {}

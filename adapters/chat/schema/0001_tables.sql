@@ -32,3 +32,18 @@ COMMENT ON COLUMN chat_buttons.message IS 'The platform''s id of the message.';
 COMMENT ON COLUMN chat_buttons.thread IS 'The thread that it is in, NULL outside of threads.';
 COMMENT ON COLUMN chat_buttons.buttons IS 'By emoji, the id of the button.';
 COMMENT ON COLUMN chat_buttons.created_at IS 'When the row was made.';
+
+CREATE TABLE chat_pictures (
+    platform text NOT NULL,
+    account text NOT NULL,
+    sha256 text NOT NULL,
+    address text NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (platform, account, sha256)
+);
+COMMENT ON TABLE chat_pictures IS 'Pictures of personas that a platform has, uploaded once by each account.';
+COMMENT ON COLUMN chat_pictures.platform IS 'The platform.';
+COMMENT ON COLUMN chat_pictures.account IS 'The account of the agent there.';
+COMMENT ON COLUMN chat_pictures.sha256 IS 'The digest of the picture, as in personas.picture.';
+COMMENT ON COLUMN chat_pictures.address IS 'Where the platform has it.';
+COMMENT ON COLUMN chat_pictures.created_at IS 'When the row was made.';

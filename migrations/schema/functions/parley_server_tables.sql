@@ -48,7 +48,7 @@ LANGUAGE sql STABLE AS $$
             -- The house's, the same for all servers of a cell.
             'agents', 'mcp_servers', 'mcp_tools', 'skills', 'data_sources', 'model_prices', 'open_models', 'embedding_models',
             'known_words', 'defaults', 'rooms', 'room_rates', 'slack_installations', 'slack_oauth_states',
-            'chat_listeners', 'chat_buttons',
+            'chat_listeners', 'chat_buttons', 'chat_pictures',
             -- Append-only: what was done here was done here.
             'audit_log', 'persona_versions', 'turn_totals', 'call_totals', 'tool_totals', 'event_totals', 'counted_rows',
             -- What runs here. A server moves when nothing of it runs.

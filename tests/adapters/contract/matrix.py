@@ -163,7 +163,7 @@ class Driver(PlatformDriver):
         shown = self._edited(event_id) or content
         relation = content.get("m.relates_to", {})
         place = Place(event["room_id"], relation.get("event_id"))
-        is_file = content["msgtype"] == "m.file"
+        is_file = "url" in content
         files = ((content["filename"], self._files[content["url"]]),) if is_file else ()
         text = "" if is_file else shown["body"]
         meanings = sorted(self._meanings.get(event_id, ()), key=ORDER.index)

@@ -26,6 +26,7 @@ async def test_in_a_direct_room_every_message_is_answered_with_html_beside_the_t
     assert "<table>" in content["formatted_body"]
     assert content["m.relates_to"]["m.in_reply_to"]["event_id"] == question
     assert content["m.mentions"] == {}
+    assert (content["com.beeper.linkpreviews"], content["uk.half-shot.unstable.show_url_previews"]) == ([], False)
     assert await matrix.parley.sql("SELECT platform_server_id, is_direct FROM conversations") == [(None, True)]
 
 

@@ -1,11 +1,15 @@
 """The homeserver away or refusing, and the agent away."""
 
+import time
+from typing import Any
+
+from adapters.chat.posting import NOT_TAKEN
 from adapters.matrix.client import Client
 from shared.db.database import Address
 from tests.adapters.matrix.conftest import Scene
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import gated_answer
-from tests.support.homeserver_proxy import SENDING, SILENCE, Fault
+from tests.support.homeserver_proxy import HISTORY, SENDING, SILENCE, Fault
 
 WAITING = "SELECT count(*) FROM outbox WHERE status <> 'delivered'"
 
@@ -102,3 +106,60 @@ async def test_edits_redactions_reactions_and_commands_of_a_downtime_count(
         contents = await scene.sql("SELECT content FROM inbox ORDER BY id")
         assert contents == [("tell me of frogs",), ("[deleted]",), ("",)]
         assert await scene.value("SELECT score FROM feedback") == 1
+
+
+async def test_a_file_that_a_proxy_finds_too_large_is_named_and_the_answer_arrives(matrix: Scene) -> None:
+    matrix.model.play([Answer("word " * 6000)])
+    matrix.proxy.faults.append(Fault("POST", "/upload", 413, is_page=True))
+
+    await matrix.ann.says(matrix.direct, "tell me everything")
+
+    await matrix.hears(f"answer.md: {NOT_TAKEN}")
+    await matrix.until_value("delivered", "SELECT status FROM outbox")
+    assert matrix.ann.texts(matrix.agent.id, matrix.direct)[0].startswith("word word")
+
+
+async def test_a_page_of_a_proxy_is_an_outage_whatever_its_status(matrix: Scene) -> None:
+    matrix.model.play([Answer("Here.")])
+    matrix.proxy.faults += [Fault("PUT", SENDING, status, is_page=True) for status in (404, 502)]
+
+    await matrix.ann.says(matrix.direct, "hello")
+
+    await matrix.hears("Here.")
+    await matrix.until_value("delivered", "SELECT status FROM outbox")
+
+
+async def test_what_was_missed_is_read_to_its_beginning_however_much_it_is(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    now = int(time.time() * 1000)
+    first, last = [to_event(scene, number, sent_at=now) for number in (0, 7000)]
+    old = to_event(scene, -1, sent_at=now - 3_600_000 * int(scene.settings.catch_up_hours + 1))
+    between = [to_event(scene, number, sent_at=now) | {"type": "org.example"} for number in range(1, 7000)]
+    scene.proxy.missed = [old, first, *between, last]
+    async with scene.opened(address, model, works=False):
+        await scene.proxy.repeat(to_event(scene, 7001, sent_at=now))
+        await scene.until_value(3, "SELECT count(*) FROM inbox")
+        stored = await scene.sql("SELECT content FROM inbox ORDER BY id")
+    assert stored == [("number 0",), ("number 7000",), ("number 7001",)]
+
+
+async def test_a_storm_of_refusals_ends_and_nothing_is_lost(matrix: Scene) -> None:
+    matrix.model.play([Answer("Calm."), Answer("Still calm.")])
+    for method, path in (("PUT", SENDING), ("GET", "/sync"), ("POST", "/receipt/"), ("GET", HISTORY)):
+        matrix.proxy.faults.append(Fault(method, path, 429, times=30, retry_after_ms=20))
+
+    await matrix.ann.says(matrix.direct, "hello")
+    await matrix.hears("Calm.")
+    await matrix.ann.says(matrix.direct, "and now?")
+    await matrix.hears("Still calm.")
+
+    await matrix.until_value(2, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+    assert sum(call.status == 429 for call in matrix.proxy.journal) > 60
+
+
+def to_event(scene: Scene, number: int, *, sent_at: int) -> dict[str, Any]:
+    """Return a message of Ann's that the homeserver only tells of."""
+    content = {"msgtype": "m.text", "body": f"number {number}"}
+    own = {"event_id": f"$number-{number}", "sender": scene.ann.id, "room_id": scene.direct}
+    return own | {"type": "m.room.message", "origin_server_ts": sent_at, "content": content}

@@ -1,7 +1,11 @@
 """What members, strangers, other servers and a homeserver that lies try."""
 
 import asyncio
+import time
+from collections.abc import Iterator
 from functools import partial
+from itertools import count
+from typing import Any
 
 import asyncpg
 import pytest
@@ -13,6 +17,8 @@ from adapters.chat.posting import PostingPlatform
 from adapters.matrix.client import Client
 from adapters.matrix.incoming import to_sent_at
 from adapters.matrix.platform import to_content
+from agent.commands.grants.people import to_notice
+from agent.queue.inbox import accept_within
 from shared.db.database import Address
 from shared.errors import Unavailable
 from shared.messages import Place
@@ -81,7 +87,7 @@ async def test_whom_an_inviting_server_names_beside_the_inviter_is_not_believed(
         await bob.sees(partial(was_answered, bob, room, end="leave"))
         invitation = {"type": "m.room.member", "state_key": agent.id, "content": {"membership": "invite"}}
         scene.proxy.journal.clear()
-        await scene.proxy.invite(room, [invitation | {"sender": person.id} for person in (ann, bob)])
+        await scene.proxy.invite([invitation | {"sender": person.id} for person in (ann, bob)], room)
         await scene.proxy.until(
             lambda: any(room in call.path and call.method == "POST" for call in scene.proxy.journal)
         )
@@ -167,3 +173,127 @@ async def test_a_platform_that_was_away_for_long_is_asked_again_soon() -> None:
             await stay_up("matrix", start, lambda: 0.0, longest_wait=0.0)
 
     assert PostingPlatform.longest_wait < MOST_SECONDS
+
+
+ODD: tuple[Any, ...] = (
+    None,
+    [],
+    {},
+    "",
+    "$",
+    0,
+    -1,
+    2**70,
+    1.5,
+    True,
+    ["a"],
+    {"a": []},
+    "x" * 70_000,
+    "\0",
+    "@",
+    "!",
+    "mxc://",
+)
+KINDS = ("m.room.message", "m.room.redaction", "m.reaction", "m.room.encrypted", "m.room.tombstone", "m.room.member")
+
+
+def odd_events(room: str, account: str) -> Iterator[dict[str, Any]]:
+    """Yield events of which one part or another is nothing that the specification allows."""
+    numbers = count()
+    for kind in KINDS:
+        event = {"type": kind, "sender": account, "room_id": room, "origin_server_ts": int(time.time() * 1000)}
+        for odd in ODD:
+            relations = [odd, {"rel_type": odd}, {"rel_type": "m.replace", "event_id": odd}, {"m.in_reply_to": odd}]
+            contents = [{"msgtype": odd, "body": odd, "formatted_body": odd, "m.mentions": odd, "info": odd}]
+            contents += [{"msgtype": "m.file", "body": odd, "url": odd, "info": {"size": odd, "mimetype": odd}}]
+            contents += [{"msgtype": "m.text", "body": "x", "m.relates_to": relation} for relation in relations]
+            contents += [{"replacement_room": odd, "redacts": odd, "membership": odd, "m.new_content": odd}]
+            for content in (odd, *contents):
+                yield event | {"event_id": f"$odd-{next(numbers)}", "content": content}
+            for name in ("type", "sender", "event_id", "origin_server_ts", "state_key"):
+                yield event | {"event_id": f"$odd-{next(numbers)}", "content": {}, name: odd}
+
+
+async def test_no_event_however_odd_keeps_the_listener_from_the_others(matrix: Scene) -> None:
+    matrix.model.play(lambda body, number: Answer("After." if "and after" in str(body) else "Odd."))
+
+    await matrix.sql("SELECT admin.set_channel_mode('matrix', :room, NULL, 'always')", room=matrix.room)
+    await matrix.proxy.repeat(*odd_events(matrix.room, matrix.bob.id))
+    await matrix.ann.says(matrix.direct, "and after that?")
+
+    await matrix.hears("After.")
+    # It was heard by the same connection: no event has ended it.
+    assert sum("/whoami" in call.path for call in matrix.proxy.journal) == 1
+
+
+async def test_a_thousand_invitations_keep_nobody_waiting(matrix: Scene) -> None:
+    matrix.model.play([Answer("Here.")])
+    rooms = [f"!{number}:elsewhere.test" for number in range(1000)]
+    invitation = {"type": "m.room.member", "state_key": matrix.agent.id, "sender": matrix.bob.id}
+
+    await matrix.proxy.invite([invitation | {"content": {"membership": "invite"}}], *rooms)
+    await matrix.ann.says(matrix.direct, "are you there?")
+
+    await matrix.hears("Here.")
+
+
+async def test_nobody_leads_the_agent_to_a_room_that_is_no_successor(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    bob, agent, scene.invites = scene.bob, scene.agent, scene.ann.id
+    room = await bob.makes_room(preset="public_chat")
+    await agent.joins(room)
+    elsewhere = await bob.makes_room(preset="public_chat")
+    claim = {"predecessor": {"room_id": scene.room}}
+    liar = await bob.makes_room(preset="public_chat", creation_content=claim)
+    model.play([Answer("Here.")])
+    async with scene.opened(address, model):
+        for successor in (elsewhere, liar):
+            body = {"body": "moved", "replacement_room": successor}
+            await bob.call("PUT", "rooms", room, "state", "m.room.tombstone", "", body=body)
+            await bob.sees(partial(was_answered, bob, successor, end="leave"))
+            assert was_answered(bob, successor, end="join")
+        await scene.ann.says(scene.direct, "hello")
+        await scene.hears("Here.")
+
+
+@pytest.mark.parametrize("version", ["11", "12"])
+async def test_what_is_set_for_a_room_is_set_for_its_successor(
+    scene: Scene, address: Address, model: OpenAIStub, version: str
+) -> None:
+    ann, bob, agent, scene.invites = scene.ann, scene.bob, scene.agent, "@nobody:matrix.test"
+    room = await bob.makes_room(preset="public_chat")
+    for person in (agent, ann):
+        await person.joins(room)
+    model.play([Answer("In the new room.")])
+    async with scene.opened(address, model):
+        await scene.sql("SELECT admin.set_channel_mode('matrix', :room, NULL, 'always')", room=room)
+        await scene.sql("SELECT admin.create_persona('Sage', 'I am Sage.', platform => 'matrix', server => :r)", r=room)
+        await scene.sql(
+            "INSERT INTO role_grants (platform, server, role) VALUES ('matrix', :r, :r || ' admin')", r=room
+        )
+
+        upgraded = await bob.call("POST", "rooms", room, "upgrade", body={"new_version": version})
+        successor = upgraded["replacement_room"]
+        await bob.sees(partial(was_answered, bob, successor, end="join"))
+        await bob.says(successor, "no mention is needed")
+        await bob.hears(agent.id, successor, "In the new room.")
+
+        assert "I am Sage." in str(model.requests[-1].body)
+        assert await scene.sql("SELECT server, role FROM role_grants") == [(successor, f"{successor} admin")]
+
+
+async def test_notices_of_a_database_that_begins_again_are_new_ones(matrix: Scene, owner: asyncpg.Connection) -> None:
+    matrix.model.play([Answer("Hello."), Answer("Hello again.")])
+    for answer in ("Hello.", "Hello again."):
+        await owner.execute("TRUNCATE turns, inbox, outbox, conversations, budget_grants RESTART IDENTITY CASCADE")
+        await matrix.ann.says(matrix.direct, "hello")
+        await matrix.hears(answer)
+        async with matrix.parley.app.database.transaction() as session:
+            user_id = await matrix.value(
+                "SELECT user_id FROM user_platform_links WHERE platform_user_id = :id", id=matrix.ann.id
+            )
+            notice = await to_notice(session, user_id, f"After {answer}", event_id="request:1")
+            assert notice is not None
+            await accept_within(session, notice)
+        await matrix.hears(f"After {answer}")

@@ -1,0 +1,19 @@
+-- name: is_admin
+SELECT EXISTS (
+    SELECT FROM user_platform_links AS link JOIN users ON users.id = link.user_id
+    WHERE link.platform = :platform AND link.platform_user_id = :account
+      AND users.permission_level IN ('admin', 'owner')
+);
+
+-- name: find_face
+SELECT persona.name, persona.picture AS sha256, uploaded.address
+FROM parley_find_persona(NULL, :platform, :server, :channel) AS answering JOIN personas AS persona USING (id)
+LEFT JOIN chat_pictures AS uploaded
+    ON uploaded.platform = :platform AND uploaded.account = :account AND uploaded.sha256 = persona.picture;
+
+-- name: read_picture
+SELECT content, mime_type FROM pictures WHERE sha256 = :sha256;
+
+-- name: store_picture
+INSERT INTO chat_pictures (platform, account, sha256, address) VALUES (:platform, :account, :sha256, :address)
+ON CONFLICT (platform, account, sha256) DO UPDATE SET address = excluded.address;
