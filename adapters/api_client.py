@@ -3,14 +3,16 @@
 import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
+from urllib.parse import quote
 
 import aiohttp
 
 from shared.errors import Unavailable, Undeliverable
 
 Json = dict[str, Any]
+Check = Callable[[], Awaitable[None]]
 CALL_SECONDS, TOO_MUCH, TOO_MANY, SERVER_FAULT = 30.0, 413, 429, 500
 # How long one call waits because the platform asks for it, and after how many seconds it is repeated.
 PATIENCE, PAUSES = 60.0, (0.5, 2.0)
@@ -29,12 +31,13 @@ class TooLarge(Undeliverable):
 
 
 class ApiClient(ABC):
-    """Requests with the same headers to one platform, which errors call by its `title`."""
+    """Requests with the same headers to one platform, which errors call by its `title`; paths begin at its `root`."""
 
     title: ClassVar[str]
+    root: ClassVar[str]
 
-    def __init__(self, headers: Mapping[str, str]) -> None:
-        self._headers = headers
+    def __init__(self, address: str, headers: Mapping[str, str]) -> None:
+        self.address, self._headers = address.rstrip("/"), headers
         self._session: aiohttp.ClientSession | None = None
 
     async def aclose(self) -> None:
@@ -51,21 +54,24 @@ class ApiClient(ABC):
     def find_pause(self, answer: Json) -> float:
         """Return how many seconds the platform asks to wait."""
 
-    async def request(
+    async def call(
         self,
         method: str,
-        url: str,
+        path: Sequence[str],
         body: Any = None,
         *,
-        check: Callable[[], Awaitable[None]] | None = None,
+        root: str = "",
+        check: Check | None = None,
         seconds: float = CALL_SECONDS,
-        query: Mapping[str, object],
+        **query: object,
     ) -> Json:
         """Return the answer to a request, whose body is JSON or a `File`; `check` is awaited just before each attempt.
 
-        Only what may be done twice may be asked for. Raises `Unavailable` where a retry makes sense. An answer that is
-        no JSON is that of a proxy: the platform does not answer, unless the proxy says that the request is too large.
+        Only what may be done twice may be asked for. A name in the path leads to no other path, whoever has written it.
+        Raises `Unavailable` where a retry makes sense. An answer that is no JSON is that of a proxy: the platform does
+        not answer, unless the proxy says that the request is too large.
         """
+        url = self.address + "/".join((root or self.root, *(quote(name, safe="") for name in path)))
         content: Json = {"params": {key: str(query[key]) for key in query}}
         is_file = isinstance(body, File)
         content |= {"data": body.content, "headers": {"Content-Type": body.mime_type}} if is_file else {"json": body}

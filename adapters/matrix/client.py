@@ -1,16 +1,15 @@
 """The Client-Server API with the token of one account."""
 
-from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any
-from urllib.parse import quote
 
-from adapters.api_client import CALL_SECONDS, ApiClient, File, Json
+from adapters.api_client import ApiClient, Check, File, Json
+from adapters.chat.account.faces import Face
 from shared.errors import Unavailable, Undeliverable
+from shared.messages import Place
 
-CLIENT, MEDIA = "/_matrix/client/v3", "/_matrix/media/v3"
+MEDIA = "/_matrix/media/v3"
+FACE = "parley.face"
 NOT_ACCEPTED = "The homeserver refuses MATRIX_TOKEN; make another one with `parley matrix login`."
-Check = Callable[[], Awaitable[None]]
 
 
 class Refused(Undeliverable):
@@ -24,11 +23,11 @@ class Refused(Undeliverable):
 class Client(ApiClient):
     """One account at its homeserver."""
 
-    title = "The homeserver"
+    title, root = "The homeserver", "/_matrix/client/v3"
 
     def __init__(self, homeserver: str, token: str = "") -> None:
-        super().__init__({"Authorization": f"Bearer {token}"} if token else {})
-        self.homeserver, self.token = homeserver.rstrip("/"), token
+        super().__init__(homeserver, {"Authorization": f"Bearer {token}"} if token else {})
+        self.token = token
         self._me = ""
 
     def to_refusal(self, answer: Json) -> Undeliverable:
@@ -45,21 +44,6 @@ class Client(ApiClient):
         self._me = self._me or str((await self.call("GET", ("account", "whoami")))["user_id"])
         return self._me
 
-    async def call(
-        self,
-        method: str,
-        path: Sequence[str],
-        body: Any = None,
-        *,
-        check: Check | None = None,
-        seconds: float = CALL_SECONDS,
-        **query: Any,
-    ) -> Json:
-        """Return the answer to one request; `check` is awaited just before each attempt."""
-        base = MEDIA if isinstance(body, File) else CLIENT
-        url = self.homeserver + "/".join((base, *(quote(name, safe="") for name in path)))
-        return await self.request(method, url, body, check=check, seconds=seconds, query=query)
-
     async def send(
         self, room: str, content: Json, key: str, *, kind: str = "m.room.message", check: Check | None = None
     ) -> str:
@@ -68,7 +52,19 @@ class Client(ApiClient):
 
     async def upload(self, file: File, *, filename: str = "", check: Check | None = None) -> str:
         """Upload a file and return its address."""
-        return str((await self.call("POST", ("upload",), file, check=check, filename=filename))["content_uri"])
+        answer = await self.call("POST", ("upload",), file, root=MEDIA, check=check, filename=filename)
+        return str(answer["content_uri"])
+
+    async def wear(self, place: Place, face: Face | None) -> None:
+        """Show a face in a room, noted beside it; what it has not is the account's own."""
+        me = await self.find_me()
+        profile = await self.call("GET", ("profile", me))
+        shown = {key: profile[key] for key in ("displayname", "avatar_url") if key in profile}
+        content: Json = {"membership": "join"} | shown
+        if face is not None:
+            content |= {"displayname": face.name, FACE: face.row}
+            content |= {"avatar_url": face.picture} if face.picture else {}
+        await self.call("PUT", ("rooms", place.channel, "state", "m.room.member", me), content)
 
     async def find_event(self, room: str, event_id: str) -> Json | None:
         """Return an event of the room; None if it is not there, or not to be had now."""

@@ -78,11 +78,26 @@ class Room:
 
 
 class Rooms(dict[str, Room]):
-    """The rooms that the agent is in, by id."""
+    """The rooms that an account is in, by id."""
+
+    def __init__(self, me: str, homeserver: str) -> None:
+        super().__init__()
+        self.me, self.homeserver = me, homeserver
 
     def __missing__(self, room_id: str) -> Room:
         self[room_id] = Room(room_id)
         return self[room_id]
+
+    def note(self, batch: Json) -> set[str]:
+        """Keep the state of all rooms before anything is taken: a space says of other rooms that they are its own.
+
+        Returns the rooms that are new.
+        """
+        joined_rooms = part(batch, "rooms", "join")
+        new = joined_rooms.keys() - self.keys()
+        for room_id, joined in joined_rooms.items():
+            self[room_id].note(to_events(joined, "state") + to_events(joined, "timeline"), part(joined, "summary"))
+        return set(new)
 
     def space_of(self, room: Room) -> Room | None:
         """Return the space in which a moderator of the room lists it: anybody has a space, and lists what they like."""
@@ -164,9 +179,9 @@ def to_text(content: Json, me: str, name: str) -> str:
     return TYPED.sub("/", text, count=1) if text.startswith("!") else text
 
 
-def to_addressing(event: Json, message: IncomingMessage, me: str, *, replied_account: str | None) -> Addressing:
-    """Return to whom a message is addressed; `replied_account` wrote what it replies to."""
-    accounts = list_mentions(part(event, "content")) | ({replied_account} if replied_account else set())
+def to_addressing(event: Json, message: IncomingMessage, me: str, *, replied: Json | None) -> Addressing:
+    """Return to whom a message is addressed, which replies to the message `replied`, if to any."""
+    accounts = list_mentions(part(event, "content")) | ({str(replied["sender"])} if replied else set())
     author = message.sender.platform_user_id
     return Addressing(
         place=message.place.key,
@@ -197,7 +212,7 @@ def list_files(content: Json, homeserver: str) -> tuple[Attachment, ...]:
     return (file,)
 
 
-def to_incoming(event: Json, room: Room, rooms: Rooms, *, me: str, homeserver: str) -> IncomingMessage:
+def to_incoming(event: Json, room: Room, rooms: Rooms) -> IncomingMessage:
     """Return an event in our shape."""
     content, account, thread = part(event, "content"), str(event["sender"]), find_thread(event)
     return IncomingMessage(
@@ -205,9 +220,9 @@ def to_incoming(event: Json, room: Room, rooms: Rooms, *, me: str, homeserver: s
         sender=Sender(NAME, account, room.name_of(account)),
         place=rooms.place_of(room, thread),
         event_id=str(event["event_id"]),
-        content=to_text(content, me, room.name_of(me)),
+        content=to_text(content, rooms.me, room.name_of(rooms.me)),
         sent_at=to_sent_at(event),
-        attachments=list_files(content, homeserver),
+        attachments=list_files(content, rooms.homeserver),
         platform_message_id=str(event["event_id"]),
         platform_context=rooms.context_of(room, account),
         replied_to=find_replied_to(event) or thread,

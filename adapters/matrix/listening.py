@@ -4,17 +4,17 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import takewhile
 from secrets import randbelow
 from typing import Any
 
-from adapters.api_client import File, Json, part
+from adapters.api_client import Json, part
 from adapters.base import isolated
 from adapters.chat.account.faces import Faces
 from adapters.chat.account.invitations import is_welcome
 from adapters.chat.account.listening import Listener
-from adapters.chat.addressing import Addressing
 from adapters.chat.posting import PostingPlatform, press
-from adapters.matrix.client import Client, Refused
+from adapters.matrix.client import FACE, Client, Refused
 from adapters.matrix.incoming import (
     NAME,
     Room,
@@ -30,7 +30,6 @@ from shared.db.database import DatabaseLost
 from shared.db.statements import load_statements
 from shared.errors import ParleyError, Unavailable
 from shared.log import get_logger
-from shared.messages import IncomingMessage
 
 statements = load_statements(__file__)
 log = get_logger()
@@ -40,7 +39,6 @@ LAZY = {"lazy_load_members": True}
 FILTER: Json = {"presence": {"types": []}, "room": {"state": LAZY, "timeline": {"limit": 50, **LAZY}}}
 # The state of all rooms, as it is now: what was written is read from the mark on.
 NOTHING_WRITTEN: Json = {"presence": {"types": []}, "room": {"state": LAZY, "timeline": {"limit": 1}}}
-FACE = "parley.face"
 ENCRYPTED_ROOM = "This room is encrypted, and I can't read it; please invite me to a room without encryption."
 ENCRYPTED_FILE = "I can't read an encrypted file; please send it without encryption."
 
@@ -50,10 +48,10 @@ class MatrixListener(Listener):
 
     def __init__(self, platform: PostingPlatform, client: Client, account: str, *, invites: str) -> None:
         super().__init__(platform, account)
-        self._client, self._invites, self._rooms = client, invites, Rooms()
-        self._faces = Faces(self.app.database, platform.name, account, upload=self._upload)
-        # Rooms to which somebody has led the agent whose invitation it would decline, and those that forbid it a face.
-        self._led, self._faceless = set[str](), set[str]()
+        self._client, self._invites, self._rooms = client, invites, Rooms(account, client.address)
+        self._faces = Faces(self.app.database, (NAME, account), upload=client.upload, wear=client.wear)
+        # Rooms to which somebody has led the agent whose invitation it would decline.
+        self._led = set[str]()
         self._takers = {
             "m.room.message": self._message,
             "m.room.redaction": self._redact,
@@ -67,10 +65,7 @@ class MatrixListener(Listener):
         # Synapse answers equal requests from a cache for two minutes; the timeout, which has no effect here, differs.
         query: Json = {"set_presence": "online", "timeout": randbelow(10**9)}
         batch = await self._sync(NOTHING_WRITTEN, seconds=FIRST_SYNC_SECONDS, **query)
-        for room_id, joined in part(batch, "rooms", "join").items():
-            self._rooms[room_id].note(
-                to_events(joined, "state") + to_events(joined, "timeline"), part(joined, "summary")
-            )
+        self._rooms.note(batch)
         for room in list(self._rooms.values()):
             await self._succeeds(room)
         # Beside: to come into a room takes its time where another server is slow, or where there are a thousand.
@@ -83,8 +78,9 @@ class MatrixListener(Listener):
         # A time of its own: what the cache has of the process before ends where that one hung up.
         timeout = POLL_MS - randbelow(POLL_MS // 2)
         batch = await self._sync(FILTER, seconds=SYNC_SECONDS, timeout=timeout, since=mark)
+        new = self._rooms.note(batch)
         for room_id, joined in part(batch, "rooms", "join").items():
-            work = self._take_room(room_id, joined, mark)
+            work = self._take_room(self._rooms[room_id], joined, mark, is_new=room_id in new)
             await isolated(work, "matrix_room_not_taken", unless=(DatabaseLost, Unavailable), room=room_id)
         self.start(self._take_invites(batch), "invitations")
         for room_id in part(batch, "rooms", "leave"):
@@ -94,12 +90,11 @@ class MatrixListener(Listener):
     async def _sync(self, what: Json, *, seconds: float, **query: Any) -> Json:
         return await self._client.call("GET", ("sync",), seconds=seconds, filter=json.dumps(what), **query)
 
-    async def _take_room(self, room_id: str, joined: Json, since: str) -> None:
-        is_new, room, events = room_id not in self._rooms, self._rooms[room_id], to_events(joined, "timeline")
-        room.note(to_events(joined, "state") + (events if is_new else []), part(joined, "summary"))
-        if is_new and not await self._succeeds(room) and room_id in self._led:
-            await self._client.call("POST", ("rooms", room_id, "leave"), {})
+    async def _take_room(self, room: Room, joined: Json, since: str, *, is_new: bool) -> None:
+        if is_new and not await self._succeeds(room) and room.id in self._led:
+            await self._client.call("POST", ("rooms", room.id, "leave"), {})
             return
+        events = to_events(joined, "timeline")
         is_limited, leaving = part(joined, "timeline").get("limited") is True, [e for e in events if is_leaving(e)]
         if is_limited:
             pages = self._read_pages(room, since, types=["m.room.member"])
@@ -109,8 +104,10 @@ class MatrixListener(Listener):
         if is_limited:
             known = {event.get("event_id") for event in events}
             async for page in self._read_pages(room, since):
-                await self._take_events(room, [event for event in page if event.get("event_id") not in known])
-                if any(event.get("event_id") in known for event in page):
+                # Not what has been said since: of that, other rooms may say more in the next batch.
+                missed = list(takewhile(lambda event: event.get("event_id") not in known, page))
+                await self._take_events(room, missed)
+                if len(missed) < len(page):
                     break
         await self._take_events(room, events)
         room.people -= len(leaving)
@@ -164,29 +161,28 @@ class MatrixListener(Listener):
 
     async def _message(self, room: Room, event: Json) -> None:
         content = part(event, "content")
-        relation, new = part(content, "m.relates_to"), part(content, "m.new_content")
-        if relation.get("rel_type") == "m.replace":
-            await self._edit(room, event | {"event_id": str(relation.get("event_id"))}, new)
-            return
-        message = self._to_message(room, event)
-        if content.get("msgtype") == "m.notice":
+        relation = part(content, "m.relates_to")
+        is_edit = relation.get("rel_type") == "m.replace"
+        if is_edit:
+            # Anybody can send an edit of another's message: it is the author's own, in this room, or none.
+            original = await self._client.find_event(room.id, str(relation.get("event_id"))) or {}
+            if original.get("sender") != event["sender"]:
+                return
+            content = part(content, "m.new_content") | {"m.relates_to": part(original, "content", "m.relates_to")}
+            event = event | {"event_id": original["event_id"], "content": content}
+        message = to_incoming(event, room, self._rooms)
+        if content.get("msgtype") in (None, "m.notice"):
             # Those of bots, which are read and not answered.
             self.intake.remember(message)
             return
-        addressing = await self._to_addressing(room, event, message)
+        replied_to = None if message.place.is_direct else find_replied_to(event)
+        replied = await self._client.find_event(room.id, replied_to) if replied_to else None
+        addressing = to_addressing(event, message, self.account, replied=replied)
         refusal = ENCRYPTED_FILE if "file" in content else None
-        if await self.intake.take(message, addressing, question_thread=message.event_id, refusal=refusal):
+        if is_edit:
+            await self.intake.edit(message, addressing, self.platform.offer_again)
+        elif await self.intake.take(message, addressing, question_thread=message.event_id, refusal=refusal):
             self.start(self._show_presence(room, message.event_id), "presence", room.id)
-
-    async def _edit(self, room: Room, event: Json, new: Json) -> None:
-        # Anybody can send an edit of another's message: it is the author's own, in this room, or none.
-        original = await self._client.find_event(room.id, event["event_id"])
-        if original is None or original.get("sender") != event["sender"] or new.get("msgtype") in (None, "m.notice"):
-            return
-        edited = event | {"content": new | {"m.relates_to": part(original, "content", "m.relates_to")}}
-        message = self._to_message(room, edited)
-        addressing = await self._to_addressing(room, edited, message)
-        await self.intake.edit(message, addressing, self.platform.offer_again)
 
     async def _redact(self, room: Room, event: Json) -> None:
         event_id = str(part(event, "content").get("redacts") or event.get("redacts"))
@@ -197,12 +193,12 @@ class MatrixListener(Listener):
 
     async def _react(self, room: Room, event: Json) -> None:
         relation = part(event, "content", "m.relates_to")
-        reaction = replace(self._to_message(room, event), platform_message_id=str(relation.get("event_id")))
+        reaction = replace(to_incoming(event, room, self._rooms), platform_message_id=str(relation.get("event_id")))
         await press(self.platform, reaction, str(relation.get("key")))
 
     async def _refuse_room(self, room: Room, event: Json) -> None:
         name = f"encrypted {room.id}"
-        message = replace(self._to_message(room, event), event_id=name, platform_message_id=name)
+        message = replace(to_incoming(event, room, self._rooms), event_id=name, platform_message_id=name)
         await self.intake.say(message, ENCRYPTED_ROOM, is_once=True)
 
     async def _follow(self, room: Room, event: Json) -> None:
@@ -231,33 +227,8 @@ class MatrixListener(Listener):
             await session.execute(statements.follow_room, {"old": old.id, "new": room.id})
         return True
 
-    def _to_message(self, room: Room, event: Json) -> IncomingMessage:
-        return to_incoming(event, room, self._rooms, me=self.account, homeserver=self._client.homeserver)
-
-    async def _to_addressing(self, room: Room, event: Json, message: IncomingMessage) -> Addressing:
-        replied_to = None if message.place.is_direct else find_replied_to(event)
-        replied = await self._client.find_event(room.id, replied_to) if replied_to else None
-        return to_addressing(event, message, self.account, replied_account=str(replied["sender"]) if replied else None)
-
     async def _show_presence(self, room: Room, event_id: str) -> None:
-        """Show that a message is read, and in the name and the picture of the agent who answers there."""
+        """Show that a message is read, and who answers there."""
         with suppress(ParleyError):
             await self._client.call("POST", ("rooms", room.id, "receipt", "m.read", event_id), {})
-        face = await self._faces.find(self._rooms.place_of(room, None))
-        shown = room.get("m.room.member", FACE, self.account)
-        if shown == (face and face._asdict()) or room.id in self._faceless:
-            return
-        profile = await self._client.call("GET", ("profile", self.account))
-        content = {"membership": "join", "displayname": profile.get("displayname")}
-        content |= {"avatar_url": profile.get("avatar_url")}
-        if face is not None:
-            content |= {"displayname": face.name, FACE: face._asdict()}
-            content |= {"avatar_url": face.picture} if face.picture else {}
-        try:
-            await self._client.call("PUT", ("rooms", room.id, "state", "m.room.member", self.account), content)
-        except Refused as error:
-            self._faceless.add(room.id)
-            log.info("matrix_room_allows_no_face", room=room.id, cause=str(error))
-
-    async def _upload(self, content: bytes, mime_type: str) -> str:
-        return await self._client.upload(File(content, mime_type))
+        await self._faces.show(self._rooms.place_of(room, None), room.get("m.room.member", FACE, self.account))

@@ -138,7 +138,7 @@ class MatrixPlatform(PostingPlatform):
 
     async def find_headers(self, url: str, credential: str) -> Mapping[str, str]:
         """Return the token for a file of the agent's own homeserver."""
-        is_own = credential == CREDENTIAL and url.startswith(f"{self.client.homeserver}{DOWNLOAD}")
+        is_own = credential == CREDENTIAL and url.startswith(f"{self.client.address}{DOWNLOAD}")
         return {"Authorization": f"Bearer {self.client.token}"} if is_own else {}
 
     async def examine(self, settings: "Settings") -> AsyncGenerator[Finding]:  # all is asked of the homeserver
@@ -146,7 +146,7 @@ class MatrixPlatform(PostingPlatform):
         try:
             me = await self.client.find_me()
             is_meant = self.settings.user in (None, me)
-            yield Finding("ok" if is_meant else "fail", f"the token is {me}'s, at {self.client.homeserver}")
+            yield Finding("ok" if is_meant else "fail", f"the token is {me}'s, at {self.client.address}")
             rooms = (await self.client.call("GET", ("joined_rooms",)))["joined_rooms"]
             hint = "" if rooms else f"; invite {me} to one (MATRIX_INVITES={self.settings.invites})"
             yield Finding("ok" if rooms else "warn", f"rooms: {len(rooms)}{hint}")

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from uuid import uuid4
 
+from adapters.matrix.client import FACE
 from tests.support.folders import temporary_folder
 from tests.support.synapse import Homeserver, Person, running_synapse
 
@@ -60,11 +61,21 @@ class Worlds:
     async def taken(self) -> AsyncIterator[World]:
         """Take a world for the block: nobody in it has heard anything yet."""
         world = self.free.pop() if self.free else await make_world(self.homeserver)
+        for room in (world.room, world.direct, world.bobs_direct, *world.channels):
+            await show_bare(world.agent, room)
         for person in (world.agent, world.ann, world.bob):
             await person.forgets()
         yield world
         if not world.is_spoilt:
             self.free.append(world)
+
+
+async def show_bare(agent: Person, room: str) -> None:
+    """Let the agent have its own name and picture in a room, whatever a persona of another test has left."""
+    path = ("rooms", room, "state", "m.room.member", agent.id)
+    if FACE in await agent.call("GET", *path):
+        profile = await agent.call("GET", "profile", agent.id)
+        await agent.call("PUT", *path, body={"membership": "join", **profile})
 
 
 async def make_world(homeserver: Homeserver) -> World:

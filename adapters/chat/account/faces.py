@@ -3,11 +3,15 @@
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
+from adapters.api_client import File
 from shared.db.database import Database
 from shared.db.statements import load_statements
+from shared.errors import Undeliverable
+from shared.log import get_logger
 from shared.messages import Place
 
 statements = load_statements(__file__)
+log = get_logger()
 
 
 class Face(NamedTuple):
@@ -16,18 +20,44 @@ class Face(NamedTuple):
     name: str
     picture: str | None
 
+    @property
+    def row(self) -> dict[str, str | None]:
+        """Return the face as it can be noted beside what is shown."""
+        return self._asdict()
+
 
 class Faces:
-    """The faces that one account of a platform has; `upload` takes a picture with its type, and says where it is."""
+    """The faces that one account of a platform has, each where its persona answers.
+
+    `upload` takes a picture and says where it is; `wear` shows a face in a place, for None the account's own.
+    """
 
     def __init__(
-        self, database: Database, platform: str, account: str, *, upload: Callable[[bytes, str], Awaitable[str]]
+        self,
+        database: Database,
+        account: tuple[str, str],
+        *,
+        upload: Callable[[File], Awaitable[str]],
+        wear: Callable[[Place, Face | None], Awaitable[None]],
     ) -> None:
-        self._database, self._upload = database, upload
-        self._account = {"platform": platform, "account": account}
+        self._database, self._upload, self._wear = database, upload, wear
+        self._account = {"platform": account[0], "account": account[1]}
+        # Places that allow none.
+        self._refusing = set[str]()
 
-    async def find(self, place: Place) -> Face | None:
-        """Return the face of the persona that answers in a place; None for the built-in one, which has none."""
+    async def show(self, place: Place, worn: object) -> None:
+        """Show the face of a place, unless it is the one that is worn there (as `Face.row`) or the place refuses it."""
+        if place.channel in self._refusing:
+            return
+        try:
+            face = await self._find(place)
+            if (face and face.row) != worn:
+                await self._wear(place, face)
+        except Undeliverable as error:
+            self._refusing.add(place.channel)
+            log.info("face_refused", platform=place.platform, channel=place.channel, cause=str(error))
+
+    async def _find(self, place: Place) -> Face | None:
         parameters = self._account | {"server": place.server, "channel": place.channel}
         async with self._database.statement() as session:
             row = (await session.execute(statements.find_face, parameters)).one_or_none()
@@ -35,7 +65,7 @@ class Faces:
             return None if row is None else Face(row.name, row.address)
         async with self._database.statement() as session:
             picture = (await session.execute(statements.read_picture, {"sha256": row.sha256})).one()
-        address = await self._upload(picture.content, picture.mime_type)
+        address = await self._upload(File(picture.content, picture.mime_type))
         async with self._database.statement() as session:
             values = self._account | {"sha256": row.sha256, "address": address}
             await session.execute(statements.store_picture, values)
