@@ -41,4 +41,5 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 $$;
 COMMENT ON FUNCTION public.parley_follow_matrix_room IS
     'Sets for the successor of a room what admins have set for that: modes, personas, roles, budgets.';
-REVOKE EXECUTE ON FUNCTION public.parley_follow_matrix_room FROM parley_admin;
+REVOKE EXECUTE ON FUNCTION public.parley_follow_matrix_room FROM PUBLIC, parley_admin;
+GRANT EXECUTE ON FUNCTION public.parley_follow_matrix_room TO parley_app;

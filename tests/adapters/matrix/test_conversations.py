@@ -1,10 +1,14 @@
 """Conversations on Matrix, at a real homeserver."""
 
 from typing import Any
+from uuid import uuid4
 
+from adapters.chat.parts import Post, Upload
+from shared.messages import Place
 from tests.adapters.matrix.conftest import Scene
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import gated_answer
+from tests.support.pictures import picture
 
 SAID = "SELECT content FROM inbox ORDER BY id"
 
@@ -138,6 +142,18 @@ async def test_commands_begin_with_either_sign_and_private_answers_go_to_the_dir
     assert "budget" in ann.texts(agent.id, invited)[0].lower()
     assert ann.texts(agent.id, matrix.room) == []
     assert await matrix.parley.value("SELECT count(*) FROM turns") == 0
+
+
+async def test_a_picture_is_sent_as_one(scene: Scene) -> None:
+    platform, place = scene.build(), Place("matrix", None, scene.direct, is_direct=True)
+
+    await platform.upload(place, Upload("bike.png", content := picture()), Post("bike.png", uuid4().hex))
+    (event,) = await scene.ann.sees(lambda: scene.ann.of(scene.agent.id, scene.direct))
+    await platform.aclose()
+
+    shown = event["content"]
+    assert (shown["msgtype"], shown["info"]["mimetype"], shown["body"]) == ("m.image", "image/png", "bike.png")
+    assert await scene.homeserver.download(scene.ann, shown["url"]) == content
 
 
 async def test_an_encrypted_file_is_refused_in_one_sentence(matrix: Scene) -> None:
