@@ -3,6 +3,7 @@
 Of a platform that is not configured, only `settings.py` is imported.
 """
 
+from dataclasses import fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,7 @@ def read_all_settings(settings: "Settings") -> "dict[str, PlatformSettings]":
 def list_setting_names() -> list[str]:
     """Return the variables of all platforms."""
     kinds = {name: find_settings_class(name) for name in list_folders()}
-    return [f"{name}_{field}".upper() for name, kind in kinds.items() for field in kind.__dataclass_fields__]
+    return [f"{name}_{field.name}".upper() for name, kind in kinds.items() for field in fields(kind)]
 
 
 def build_platforms(settings: "Settings", *, only_http: bool = False) -> "list[ChatPlatform]":
