@@ -181,7 +181,7 @@ class JobQueue:
         if worker_id is not None:
             async with self.database.transaction() as session:
                 await session.execute(statements.release_jobs, {"worker_id": worker_id})
-                await session.execute(statements.remove_workers, {"dead": [worker_id]})
+                await session.execute(statements.remove_worker, {"worker_id": worker_id})
 
     async def finish(self, job_id: int) -> bool | None:
         """End a job; return whether the next turn of its place waits, None if it has ended or another worker has it."""

@@ -96,6 +96,9 @@ SELECT id, last_heartbeat, last_heartbeat NOT BETWEEN
        now() - :stale * interval '1 second' AND now() + :stale * interval '1 second' AS is_old
 FROM workers;
 
+-- name: remove_worker
+DELETE FROM workers WHERE id = :worker_id;
+
 -- name: remove_workers
 DELETE FROM workers WHERE id = ANY(CAST(:dead AS bigint[]));
 

@@ -267,12 +267,12 @@ async def _begin(
     entry = Entry(steps, events)
     parameters = {
         "job_id": opening.job.id,
-        "inbox_ids": list(request.inbox_ids),
+        "inbox_ids": list(map(str, request.inbox_ids)),
         "conversation_id": participants.conversation.id,
         "persona_id": participants.persona.id,
         "persona_version_id": participants.persona.choice.version_id,
         "loop_mode": loop_mode,
-        "changed_at": opening.changed_at,
+        "changed_at": [moment.isoformat() for moment in opening.changed_at],
     }
     parameters |= to_fields(reservation) | entry.to_parameters()
     searching = (

@@ -38,11 +38,13 @@ UPDATE turns SET user_id = :user_id WHERE id = :turn_id;
 SELECT * FROM parley_prepare_turn(:job_id, :messages);
 
 -- name: open_turn
+-- Arrays of texts: what another array is made of, the driver asks the server on each connection, which takes 15 ms.
 SELECT * FROM parley_open_turn(
-    p_job_id => :job_id, p_inbox_ids => :inbox_ids, p_turn_id => :turn_id, p_conversation_id => :conversation_id,
-    p_user_id => :user_id, p_persona_id => :persona_id, p_loop_mode => :loop_mode,
-    p_steps => :steps, p_events => :events, p_tokens => :tokens, p_cost => CAST(:cost AS numeric),
-    p_seconds => :seconds, p_persona_version_id => :persona_version_id, p_changed_at => :changed_at
+    p_job_id => :job_id, p_inbox_ids => CAST(CAST(:inbox_ids AS text[]) AS bigint[]), p_turn_id => :turn_id,
+    p_conversation_id => :conversation_id, p_user_id => :user_id, p_persona_id => :persona_id,
+    p_loop_mode => :loop_mode, p_steps => :steps, p_events => :events, p_tokens => :tokens,
+    p_cost => CAST(:cost AS numeric), p_seconds => :seconds, p_persona_version_id => :persona_version_id,
+    p_changed_at => CAST(CAST(:changed_at AS text[]) AS timestamptz[])
 );
 
 -- name: hand_over_turn
