@@ -5,17 +5,17 @@ Embeds of other apps, previews of links and polls are `Card`s, which each platfo
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adapters.base import STORE_SECONDS
 from adapters.chat.addressing import Addressing, Exchanges, Recent, find_rule
 from adapters.chat.buttons import AnswerButtons, TurnButtons
-from adapters.chat.undelivered import keep, to_reply
+from adapters.chat.delivery import keep, to_reply
 from agent import commands
 from agent.commands import CommandReply
 from agent.queue.edits import Edited, change_message, find_answer
 from agent.queue.inbox import accept_answered
+from agent.queue.outbox import Reply
 from agent.queue.redaction import redact
 from shared.db.database import retry_on_lost_db
 from shared.errors import Unavailable, Undeliverable
@@ -38,7 +38,7 @@ log = get_logger()
 async def answer_typed(
     app: "App",
     message: "IncomingMessage",
-    post: Callable[[CommandReply], Awaitable[object]],
+    post: Callable[[Reply], Awaitable[object]],
     prepare: Callable[[CommandReply], Awaitable[CommandReply]] | None = None,
 ) -> bool:
     """Answer a typed command once, however often the message comes; return False if it is not a command.
@@ -66,15 +66,15 @@ async def post_or_keep(
     app: "App",
     message: "IncomingMessage",
     reply: CommandReply,
-    post: Callable[[CommandReply], Awaitable[object]],
+    post: Callable[[Reply], Awaitable[object]],
 ) -> None:
     """Show a reply that no turn gives to this message, now or when the platform is available again."""
+    asker, message_id = message.sender.platform_user_id, message.platform_message_id
     try:
-        await post(reply)
+        await post(to_reply(message.place, reply, asker=asker, message_id=message_id))
     except Undeliverable as error:
         log.warning("command_not_answered", cause=str(error))
     except Unavailable as error:
-        asker, message_id = message.sender.platform_user_id, message.platform_message_id
         await keep(app, message.place, asker=asker, reply=reply, message_id=message_id, error=error)
 
 
@@ -152,7 +152,7 @@ class Intake:
             await self.say(message, refusal)
         if not (message.content or message.attachments) or (is_edit and message.content.startswith("/")):
             return False
-        if await answer_typed(self._app, message, partial(self._post, message)):
+        if await answer_typed(self._app, message, self._platform.send):
             return False
         await self._platform.accept(message)
         self._recent.clear(place.channel, place.thread)
@@ -189,13 +189,7 @@ class Intake:
     async def say(self, message: "IncomingMessage", text: str, *, is_once: bool = False) -> None:
         """Answer a message without a turn; `is_once`: however often a message with this event id comes."""
         if not is_once or await accept_answered(self._app.database, message):
-            await post_or_keep(
-                self._app, message, CommandReply(text, is_private=False), post=partial(self._post, message)
-            )
-
-    async def _post(self, message: "IncomingMessage", reply: CommandReply) -> None:
-        asker, message_id = message.sender.platform_user_id, message.platform_message_id
-        await self._platform.send(to_reply(message.place, reply, asker=asker, message_id=message_id))
+            await post_or_keep(self._app, message, CommandReply(text, is_private=False), post=self._platform.send)
 
 
 def to_quote(message: "IncomingMessage") -> QuotedMessage:

@@ -7,19 +7,14 @@ come from here.
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from adapters.base import ChatPlatform
 from adapters.chat.buttons import CHOICE, RUN, AnswerButtons, Button, ShownButton, TurnButtons, buttons_below
 from adapters.chat.clicks import STOPPING, THANKS, Click, accept_click
+from adapters.chat.delivery import DirectPlatform, key_of, to_kind_key
 from adapters.chat.live import show_live
 from adapters.chat.parts import Post, Rendered, Upload, collect, last_part, links_to, to_parts
 from adapters.chat.reactions import STOP_EMOJI, STOP_HINT, Reactions, list_words, to_emoji
-from adapters.chat.undelivered import notify_asker
-from agent.queue.outbox import to_key
-from shared.errors import Undeliverable
-from shared.log import get_logger
 from shared.messages import IncomingMessage, Place
 from shared.tasks import run_on_text
 
@@ -27,10 +22,7 @@ if TYPE_CHECKING:
     from agent.live.announcer import LiveTurn
     from agent.queue.outbox import Reply
 
-KEY_DIGITS, ROOM_FOR_HINT = 24, 100
-NOT_TAKEN = "this file is not taken here"
-# The kind of the keys of what a turn answers.
-TURN = "turn"
+ROOM_FOR_HINT = 100
 
 log = get_logger()
 
@@ -45,7 +37,7 @@ class Limits:
     file_bytes: int
 
 
-class PostingPlatform(ChatPlatform):
+class PostingPlatform(DirectPlatform):
     """A platform whose messages have keys, can be edited, and get reactions."""
 
     limits: ClassVar[Limits]
@@ -80,74 +72,24 @@ class PostingPlatform(ChatPlatform):
     async def type(self, place: Place) -> None:
         """Show that the agent is writing."""
 
-    @abstractmethod
-    async def open_direct(self, account: str) -> str:
-        """Return the channel of the direct messages with a person."""
-
-    def find_reason(self, error: Undeliverable) -> str | None:
-        """Return why a message can't be posted in a place, for the asker; None where the asker has not to know."""
-        return None
-
     def to_key(self, kind: str, *identity: object) -> str:
         """Return the key of what this identity names among those of its kind."""
-        return f"{kind}-{to_key(self.app.secrets, *identity)[:KEY_DIGITS]}"
-
-    def to_turn_key(self, place: Place, reply_to: str | None, *, turn_id: int) -> str:
-        """Return the key of an answer; the question is in it: a restored database counts its turns from earlier on."""
-        return self.to_key(TURN, (place.key, reply_to, turn_id))
+        return to_kind_key(self.app.secrets, kind, *identity)
 
     @property
     def reactions(self) -> Reactions:
         """Return what reactions to the agent's messages mean."""
         return Reactions(self.app.database, self.name)
 
-    async def send(self, reply: "Reply") -> str | None:
-        """Post a reply once, and return the id of its last message."""
+    async def withdraw(self, reply: "Reply", key: str) -> None:
+        """Remove the live message, whose id may not have come back."""
+        live = reply.delivery.live_message_id or (await self.list_posted(reply.place)).get(f"{key}-0")
+        if live is not None:
+            await self.remove(reply.place, live, Post("", f"{key}-withdrawn", check=reply.check_claim))
+
+    async def post_reply(self, reply: "Reply", key: str) -> str:
+        """Post the parts, then the files; what is there already is left, and the live message is changed."""
         live = reply.delivery.live_message_id
-        key = self.to_turn_key(reply.place, reply.reply_to, turn_id=reply.turn_id)
-        if not reply.turn_id:
-            # Of a command that was answered in vain before, the message is the same, and the reply is not.
-            key = self.to_key("reply", reply.reply_to or (reply.id, reply.place.key, reply.content))
-        if reply.delivery.is_withdrawn:
-            # Its id may not have come back.
-            live = live or (await self.list_posted(reply.place)).get(f"{key}-0")
-            if live is not None:
-                await self.remove(reply.place, live, Post("", f"{key}-withdrawn", check=reply.check_claim))
-            return None
-        direct = await reply.in_direct(self.open_direct)
-        # What was said in another channel can't be replied to there.
-        reply = direct if direct.place == reply.place else replace(direct, reply_to=None)
-        try:
-            return await self._post_all(reply, key, live)
-        except Undeliverable as error:
-            reason, where = self.find_reason(error), self.mention_place(reply.place)
-            await notify_asker(self.app, reply, where=where, reason=reason, send_direct=partial(self._notify, key))
-            raise
-
-    async def show(self, turn: "LiveTurn") -> None:
-        """Show an answer as live text."""
-        await show_live(turn, _LiveMessage(self, turn))
-
-    async def offer(self, place: Place, message_id: str, buttons: Mapping[str, ShownButton]) -> None:
-        """Note what reactions to a message mean, and give those that are choices, to be pressed."""
-        if buttons:
-            await self.reactions.store(place, message_id, buttons)
-        for emoji, shown in buttons.items():
-            if shown.kind != "plain":
-                await self.react(place, message_id, emoji)
-
-    async def offer_again(self, answer: Any, buttons: AnswerButtons) -> None:
-        """Offer below an answer to make it again; `answer` is its row of `outbox`."""
-        if answer.platform_message_id:
-            channel, thread = answer.platform_channel_id, answer.platform_thread_id
-            place = Place(self.name, None, channel, thread=thread)
-            await self.offer(place, answer.platform_message_id, to_emoji(buttons))
-
-    async def _notify(self, key: str, account: str, text: str) -> None:
-        place = Place(self.name, None, await self.open_direct(account), is_direct=True)
-        await self.post(place, Post(text, f"{key}-notice"))
-
-    async def _post_all(self, reply: "Reply", key: str, live: str | None) -> str:
         place, delivery, posted, last = reply.place, reply.delivery, dict[str, str](), ""
         if reply.was_tried or delivery.was_resumed:
             posted = dict(await self.list_posted(place))
@@ -177,6 +119,29 @@ class PostingPlatform(ChatPlatform):
         await self.offer(place, last, buttons)
         return last
 
+    async def post_notice(self, place: Place, text: str, key: str) -> None:
+        """Post a sentence."""
+        await self.post(place, Post(text, key))
+
+    async def show(self, turn: "LiveTurn") -> None:
+        """Show an answer as live text."""
+        await show_live(turn, _LiveMessage(self, turn))
+
+    async def offer(self, place: Place, message_id: str, buttons: Mapping[str, ShownButton]) -> None:
+        """Note what reactions to a message mean, and give those that are choices, to be pressed."""
+        if buttons:
+            await self.reactions.store(place, message_id, buttons)
+        for emoji, shown in buttons.items():
+            if shown.kind != "plain":
+                await self.react(place, message_id, emoji)
+
+    async def offer_again(self, answer: Any, buttons: AnswerButtons) -> None:
+        """Offer below an answer to make it again; `answer` is its row of `outbox`."""
+        if answer.platform_message_id:
+            channel, thread = answer.platform_channel_id, answer.platform_thread_id
+            place = Place(self.name, None, channel, thread=thread)
+            await self.offer(place, answer.platform_message_id, to_emoji(buttons))
+
     async def _draft(self, reply: "Reply", words: Sequence[str]) -> tuple[Rendered, Sequence[Upload]]:
         limits = self.limits
         uploads, others = await collect(self.app, reply.files, limits.file_bytes, allows_empty=False)
@@ -199,8 +164,8 @@ class _LiveMessage:
 
     async def post(self, text: str) -> str:
         turn, place, platform = self._turn, self._turn.place, self._platform
-        key = f"{platform.to_turn_key(place, turn.reply_to, turn_id=turn.turn_id)}-0"
-        message_id = await platform.post(place, Post(self._draw(text), key, turn.reply_to))
+        post = Post(self._draw(text), f"{key_of(platform.app.secrets, turn)}-0", turn.reply_to)
+        message_id = await platform.post(place, post)
         stop = TurnButtons(turn.turn_id, turn.asker, platform.app.clock.now()).stop()
         await platform.offer(place, message_id, {STOP_EMOJI: replace(stop, kind="plain")})
         return message_id

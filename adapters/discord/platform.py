@@ -3,15 +3,24 @@
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
-from adapters.base import ChatPlatform, Finding
+from adapters.base import Finding
+from adapters.chat.delivery import DirectPlatform, key_of
 from adapters.chat.live import LIVE_AFTER, show_live
 from adapters.discord.events.incoming import PLATFORM
 from adapters.discord.sending.live import LiveMessage
-from adapters.discord.sending.reply import Sender
+from adapters.discord.sending.reply import ChannelWriter, Sender, to_nonce
 from adapters.discord.settings import DiscordSettings
 from adapters.discord.transport.library import redirect
-from adapters.discord.transport.rest import RateLimiter, Rest
-from shared.errors import ConfigurationError, Unavailable
+from adapters.discord.transport.rest import (
+    MISSING_ACCESS,
+    MISSING_PERMISSIONS,
+    UNKNOWN_CHANNEL,
+    RateLimiter,
+    Refused,
+    Rest,
+)
+from shared.errors import ConfigurationError, Unavailable, Undeliverable
+from shared.messages import Place
 
 if TYPE_CHECKING:
     from adapters.discord.gateway import Shard
@@ -21,7 +30,14 @@ if TYPE_CHECKING:
     from shared.settings import Settings
 
 
-class DiscordPlatform(ChatPlatform):
+REASONS = {
+    UNKNOWN_CHANNEL: "the channel is gone",
+    MISSING_ACCESS: "I can't see the channel; somebody who manages the server can let me in",
+    MISSING_PERMISSIONS: "I may not write there; somebody who manages the server can give me the permission",
+}
+
+
+class DiscordPlatform(DirectPlatform):
     """Discord with one bot token."""
 
     name = PLATFORM
@@ -70,14 +86,34 @@ class DiscordPlatform(ChatPlatform):
 
         await Shards(app, self.settings, rest, connect=connect).run()
 
-    async def send(self, reply: "Reply") -> str | None:
-        """Post a reply by REST; a reply that was already posted is not posted again."""
-        return await self.sender.send(reply)
+    async def post_reply(self, reply: "Reply", key: str) -> str:
+        """Post a reply by REST."""
+        return await self.sender.post(reply, to_nonce(key))
+
+    async def withdraw(self, reply: "Reply", key: str) -> None:
+        """Remove the live message."""
+        await self.sender.withdraw(reply)
+
+    async def open_direct(self, account: str, server: str | None = None) -> str:
+        """Return the channel of the direct messages with a person."""
+        return await self.sender.rest.open_direct(account)
+
+    async def post_notice(self, place: Place, text: str, key: str) -> None:
+        """Post a sentence."""
+        await ChannelWriter(self.sender.rest, place, None).write({"content": text}, to_nonce(key))
+
+    def mention_place(self, place: Place) -> str:
+        """Return how a text mentions a channel or a thread."""
+        return f"<#{place.thread or place.channel}>"
+
+    def find_reason(self, error: Undeliverable) -> str | None:
+        """Return why nothing can be posted in a channel."""
+        return REASONS.get(error.number) if isinstance(error, Refused) else None
 
     async def show(self, turn: "LiveTurn") -> None:
         """Show an answer as live text, unless it is complete before."""
         if not await turn.ends_within(LIVE_AFTER):
-            await show_live(turn, LiveMessage(self.sender, turn), after=0)
+            await show_live(turn, LiveMessage(self.sender, turn, to_nonce(key_of(self.app.secrets, turn))), after=0)
 
     async def examine(self, settings: "Settings") -> AsyncGenerator[Finding]:  # all is asked of Discord
         """Yield what `parley doctor` reports: token, intents, permissions, commands."""

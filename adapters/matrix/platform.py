@@ -107,7 +107,7 @@ class MatrixPlatform(PostingPlatform):
         path = ("rooms", place.channel, "typing", await self.client.find_me())
         await self.client.call("PUT", path, {"typing": True, "timeout": TYPING_MS})
 
-    async def open_direct(self, account: str) -> str:
+    async def open_direct(self, account: str, server: str | None = None) -> str:
         """Return the direct room with a person, made if there is none."""
         me = await self.client.find_me()
         for room in (await self.client.list_directs()).get(account) or ():

@@ -4,18 +4,16 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING
 
 from slack_bolt.request.async_request import AsyncBoltRequest
 
-from adapters.base import STORE_SECONDS, BotAccount, ChatPlatform, Finding, Running
+from adapters.base import STORE_SECONDS, BotAccount, Finding, Running
 from adapters.chat.buttons import buttons_below
 from adapters.chat.checkpoint import Checkpoint, accept_missed, attend, to_mark
+from adapters.chat.delivery import DirectPlatform
 from adapters.chat.live import LIVE_AFTER
-from adapters.chat.undelivered import notify_asker
 from adapters.slack.bolt import build_app
 from adapters.slack.events.catch_up import READ_SECONDS, list_missed
 from adapters.slack.events.events import Events
@@ -26,7 +24,6 @@ from adapters.slack.install.uninstall import Uninstall
 from adapters.slack.interactions.respond import Responses
 from adapters.slack.sending.buttons import to_rows
 from adapters.slack.sending.live import offer_stop, show
-from adapters.slack.sending.notices import REASONS, open_direct, send_direct
 from adapters.slack.sending.reply import send, withdraw
 from adapters.slack.sending.sessions import end_suspensions, set_finished, status_after, try_finished
 from adapters.slack.sending.shown import ShownMessages
@@ -37,7 +34,7 @@ from adapters.slack.transport.clients import Clients
 from adapters.slack.transport.places import Places
 from adapters.slack.transport.socket import open_socket
 from shared.db.database import retry_on_lost_db
-from shared.errors import ConfigurationError, Unavailable
+from shared.errors import ConfigurationError, Unavailable, Undeliverable
 from shared.messages import Place
 
 if TYPE_CHECKING:
@@ -57,12 +54,24 @@ NO_TRANSPORT = (
 OWN_HOST = re.compile(r"https://([a-z0-9-]+\.)*slack\.com/")
 
 
-class SlackPlatform(ChatPlatform):
+REASONS = {
+    "channel_not_found": "I can't see that channel; somebody in it can invite me",
+    "not_in_channel": "I am not in that channel; somebody in it can invite me",
+    "is_archived": "that channel is archived",
+    "restricted_action": "only some people may write there",
+    "restricted_action_read_only_channel": "only some people may write there",
+    "restricted_action_thread_only_channel": "only some people may write there",
+    "restricted_action_non_threadable_channel": "I may not write there",
+    "restricted_action_thread_locked": "that thread is locked",
+}
+
+
+class SlackPlatform(DirectPlatform):
     """Slack with one token, or with the tokens of all workspaces that have installed the app."""
 
     name = PLATFORM
     settings: SlackSettings
-    reports_connection = True
+    reports_connection = has_directs_of_servers = True
 
     def __init__(self, settings: SlackSettings, read_seconds: float = READ_SECONDS) -> None:
         super().__init__(settings)
@@ -169,39 +178,40 @@ class SlackPlatform(ChatPlatform):
         """Return the workspace: one may be away, or refuse its token, while others answer."""
         return place.server or ""
 
-    async def send(self, reply: "Reply") -> str | None:
-        """Post a reply by the Web API; a reply that was already posted is not posted again."""
+    async def withdraw(self, reply: "Reply", key: str) -> None:
+        """Remove the live message, and the status of its thread."""
         web = await self.clients.get(reply.place.server)
-        if reply.delivery.is_withdrawn:
-            await withdraw(web, reply, self._live_messages)
-            await self._end_status(web, reply)
-            return None
-        direct = await reply.in_direct(partial(open_direct, web), server=reply.place.server)
-        # What was said in another channel can't be replied to there.
-        reply = direct if direct.place == reply.place else replace(direct, reply_to=None)
+        await withdraw(web, reply, self._live_messages)
+        await self._end_status(web, reply)
+
+    async def post_reply(self, reply: "Reply", key: str) -> str | None:
+        """Post a reply by the Web API, or by the response URL of a command in a channel where the agent is not."""
+        web = await self.clients.get(reply.place.server)
         rows = to_rows(buttons_below(reply, self.app.clock.now()))
         try:
-            ts = await send(self.app, web, reply, rows=rows, live_messages=self._live_messages)
+            ts = await send(self.app, web, reply, key=key, rows=rows, live_messages=self._live_messages)
         except TokenRefused as error:
             if self._installations is not None:
                 uninstall = Uninstall(self.clients, self._installations)
                 await uninstall.on_refused(web.token, error.fields.get("slack_code"))
             raise
         except Refused as error:
-            try:
-                await Responses(self.clients).reply(reply, rows, error=error)
-            except Refused:
-                await notify_asker(
-                    self.app,
-                    reply,
-                    where=self.mention_place(reply.place),
-                    reason=REASONS.get(error.slack_code),
-                    send_direct=partial(send_direct, web),
-                )
-                raise
+            await Responses(self.clients).reply(reply, rows, error=error)
             return None
         await self._end_status(web, reply)
         return ts
+
+    async def open_direct(self, account: str, server: str | None = None) -> str:
+        """Return the channel of the direct messages with a person in a workspace."""
+        return await (await self.clients.get(server)).open_direct(account)
+
+    async def post_notice(self, place: Place, text: str, key: str) -> None:
+        """Post a sentence."""
+        await (await self.clients.get(place.server)).call("chat.postMessage", channel=place.channel, text=text)
+
+    def find_reason(self, error: Undeliverable) -> str | None:
+        """Return why nothing can be posted in a channel."""
+        return REASONS.get(error.slack_code) if isinstance(error, Refused) else None
 
     async def _end_status(self, web: Web, reply: "Reply") -> None:
         had_status = reply.turn_id in self._live_messages.processing

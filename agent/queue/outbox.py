@@ -149,6 +149,8 @@ class Reply:
         place = self.place
         if not place.is_direct:
             place = Place(place.platform, server, await open_direct(account), is_direct=True)
+            # What was said in another channel can't be replied to there.
+            message_id = ""
         delivery = replace(self.delivery, asker=account)
         return replace(self, place=place, reply_to=message_id or None, delivery=delivery)
 

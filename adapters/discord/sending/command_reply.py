@@ -1,18 +1,15 @@
 """The reply to a command as messages: the last one has the buttons and the files."""
 
-from functools import partial
 from typing import TYPE_CHECKING
 
-import discord
-
 from adapters.chat.buttons import buttons_of
+from adapters.chat.delivery import key_of
 from adapters.chat.parts import collect
-from adapters.discord.events.incoming import PLATFORM
-from adapters.discord.sending.reply import Bodies, ChannelWriter, command_nonce, render, to_messages, to_rows
+from adapters.discord.sending.reply import Bodies, Sender, render, to_messages, to_nonce, to_rows
 from adapters.discord.sending.uploads import DEFAULT_BYTES
-from adapters.discord.transport.rest import UPLOAD_SECONDS, Rest, insist
+from adapters.discord.transport.rest import Rest
 from agent.commands import CommandReply
-from shared.messages import Place
+from agent.queue.outbox import Reply
 
 if TYPE_CHECKING:
     from agent.app import App
@@ -26,10 +23,7 @@ async def to_bodies(app: "App", reply: CommandReply, asker: str) -> Bodies:
     return to_messages(render(text, may_attach=False).parts, uploads, rows)
 
 
-async def post_reply(app: "App", rest: Rest, message: discord.Message, reply: CommandReply) -> None:
+async def post_reply(app: "App", rest: Rest, reply: Reply) -> None:
     """Post the reply to a typed command; a private one is a direct message."""
-    channel = await insist(message.author.create_dm) if reply.is_private else message.channel
-    writer = ChannelWriter(rest, Place(PLATFORM, None, str(channel.id)), None)
-    for index, (body, files) in enumerate(await to_bodies(app, reply, str(message.author.id))):
-        write = partial(writer.write, body, f"{command_nonce(str(message.id))}-{index}", files)
-        await insist(write, try_seconds=UPLOAD_SECONDS if files else None)
+    nonce = to_nonce(key_of(app.secrets, reply))
+    await Sender(app, rest).post(await reply.in_direct(rest.open_direct), nonce)

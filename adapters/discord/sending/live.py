@@ -2,7 +2,7 @@
 
 from adapters.chat.buttons import AnswerButtons, TurnButtons
 from adapters.chat.parts import last_part
-from adapters.discord.sending.reply import MESSAGE_LIMIT, Sender, nonce_of_turn, to_rows, writer_for
+from adapters.discord.sending.reply import MESSAGE_LIMIT, Sender, to_rows, writer_for
 from adapters.discord.sending.tables import tables_to_blocks
 from adapters.discord.transport.rest import Json
 from agent.live.announcer import LiveTurn
@@ -13,8 +13,8 @@ REMEMBERED_EDITS = 1000
 class LiveMessage:
     """The live message of one turn."""
 
-    def __init__(self, sender: Sender, turn: LiveTurn) -> None:
-        self._sender, self._turn = sender, turn
+    def __init__(self, sender: Sender, turn: LiveTurn, nonce: str) -> None:
+        self._sender, self._turn, self._nonce = sender, turn, nonce
         self._writer = writer_for(sender.rest, turn.place, turn.reply_to)
 
     async def type(self) -> None:
@@ -23,9 +23,7 @@ class LiveMessage:
 
     async def post(self, text: str) -> str:
         """Post the message with the nonce that the final text will use."""
-        turn = self._turn
-        nonce = nonce_of_turn(self._sender.app.secrets, turn.place, turn.reply_to, turn_id=turn.turn_id)
-        message_id = str((await self._writer.write(self._body(text), f"{nonce}-0"))["id"])
+        message_id = str((await self._writer.write(self._body(text), f"{self._nonce}-0"))["id"])
         self._note(message_id)
         return message_id
 

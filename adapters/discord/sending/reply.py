@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 from adapters.chat.buttons import AnswerButtons, ShownButton, buttons_below
 from adapters.chat.live import SECONDS_PER_EDIT
 from adapters.chat.parts import Rendered, Upload, to_parts
-from adapters.chat.undelivered import notify_asker
 from adapters.discord.sending.history import NONCE_SECONDS, find_live, find_posted, is_same_part
-from adapters.discord.sending.notices import REASONS, send_direct
 from adapters.discord.sending.response_writer import ASIDE, INTERACTIONS, PRIVATE, SUPPRESS_EMBEDS, ResponseWriter
 from adapters.discord.sending.tables import tables_to_blocks
-from adapters.discord.sending.uploads import DEFAULT_BYTES, UploadLimits, choose_uploads
+from adapters.discord.sending.uploads import UploadLimits, choose_uploads
 from adapters.discord.transport.rest import (
     CANNOT_READ_HISTORY,
     GONE,
@@ -29,9 +27,7 @@ from adapters.discord.transport.rest import (
     Refused,
     Rest,
 )
-from agent.queue.outbox import to_key
 from shared.messages import Place
-from shared.settings import Secrets
 from shared.tasks import run_on_text
 from shared.text import abbreviate, is_one_message
 
@@ -60,39 +56,24 @@ class Sender:
         self.edit_times: OrderedDict[str, float] = OrderedDict()
         self._upload_limits = UploadLimits()
 
-    async def send(self, reply: "Reply") -> str | None:
-        """Post a reply once and return the id of the last message; a refusal is told to the asker."""
-        if reply.delivery.is_withdrawn:
-            # Its question was deleted: the live message, if there is one, goes too.
-            if (live := await find_live(self.rest, reply)) is None:
-                return None
-            self.edit_times.pop(live, None)
-            channel, path = reply.place.thread or reply.place.channel, "/channels/{channel_id}/messages/{message_id}"
-            try:
-                await self.rest.call("DELETE", path, channel_id=channel, message_id=live)
-            except Refused as error:
-                if error.number not in GONE:
-                    raise
-            return None
-        reply = await reply.in_direct(self.rest.open_direct)
+    async def withdraw(self, reply: "Reply") -> None:
+        """Remove the live message, if there is one."""
+        if (live := await find_live(self.rest, reply)) is None:
+            return
+        self.edit_times.pop(live, None)
+        channel, path = reply.place.thread or reply.place.channel, "/channels/{channel_id}/messages/{message_id}"
+        try:
+            await self.rest.call("DELETE", path, channel_id=channel, message_id=live)
+        except Refused as error:
+            if error.number not in GONE:
+                raise
+
+    async def post(self, reply: "Reply", nonce: str) -> str:
+        """Post a reply and return the id of its last message; the nonce is followed by the number of the part."""
         last = self.edit_times.pop(reply.delivery.live_message_id or "", None)
         if last is not None:
             # The final text is an edit as well: it has to come a second after the previous one.
             await asyncio.sleep(max(0.0, last + SECONDS_PER_EDIT - self.app.clock.monotonic()))
-        try:
-            return await self._post(reply)
-        except Refused as error:
-            notice = to_nonce(self.app.secrets, reply.place.key, reply.reply_to, "notice", reply.id)
-            await notify_asker(
-                self.app,
-                reply,
-                where=f"<#{reply.place.thread or reply.place.channel}>",
-                reason=REASONS.get(error.number),
-                send_direct=partial(send_direct, self.rest, f"{notice}-0"),
-            )
-            raise
-
-    async def _post(self, reply: "Reply") -> str:
         manner = Manner(check=reply.check_claim)
         writer = writer_for(self.rest, reply.place, reply.reply_to, was_tried=reply.was_tried, manner=manner)
         if isinstance(writer, ChannelWriter) and reply.was_tried and reply.age > NONCE_SECONDS:
@@ -101,10 +82,7 @@ class Sender:
         most_parts = 1 if isinstance(writer, ResponseWriter) and writer.is_private else MOST_PARTS
         rows = to_rows(buttons_below(reply, self.app.clock.now()))
         ids, limits = list[str](), self._upload_limits
-        if any(file.size_bytes > DEFAULT_BYTES for file in reply.files):
-            await limits.ask(self.rest, reply.place.server)
-        max_bytes = limits.get(reply.place.server, DEFAULT_BYTES)
-        nonce = _nonce(self.app.secrets, reply)
+        max_bytes = await limits.find(self.rest, reply.place.server, reply.files)
         while True:
             parts, uploads = await _draft(self.app, reply, max_bytes, most_parts=most_parts)
             bodies = to_messages(parts, uploads, rows, allows_mentions=reply.delivery.allows_mentions)
@@ -176,31 +154,9 @@ def _button_ids(message: Json) -> list[str]:
     return [button["custom_id"] for row in message.get("components", ()) for button in row["components"]]
 
 
-def _nonce(secrets: Secrets, reply: "Reply") -> str:
-    if reply.turn_id:
-        return nonce_of_turn(secrets, reply.place, reply.reply_to, turn_id=reply.turn_id)
-    if reply.reply_to is not None and reply.reply_to.isdecimal():
-        return command_nonce(reply.reply_to)
-    return to_nonce(secrets, reply.place.key, reply.reply_to, "reply", reply.id)
-
-
-def command_nonce(message_id: str) -> str:
-    """Return the prefix of the nonces of an answer that no turn gives to this message: now, or after an outage."""
-    return f"c-{message_id}"
-
-
-def nonce_of_turn(secrets: Secrets, place: Place, reply_to: str | None, *, turn_id: int) -> str:
-    """Return the prefix of the nonces of an answer; `reply_to` names the question.
-
-    For some minutes, Discord makes only one message of an author's nonce. So it has to name one answer also beside a
-    fresh or restored database, which counts its turns from an earlier number.
-    """
-    return to_nonce(secrets, place.key, reply_to, "turn", turn_id)
-
-
-def to_nonce(secrets: Secrets, *identity: object) -> str:
-    """Return the prefix of the nonces of what this identity names in this installation."""
-    return to_key(secrets, *identity)[:NONCE_DIGITS]
+def to_nonce(key: str) -> str:
+    """Return the prefix of the nonces of what a key is for: for some minutes, Discord makes one message of a nonce."""
+    return key[-NONCE_DIGITS:]
 
 
 class ChannelWriter:

@@ -23,15 +23,15 @@ MOST_SERVERS = 1000
 class UploadLimits(dict[str | None, int]):
     """The limit in bytes for each file of a message, by server, where it is known; `None`: direct messages."""
 
-    async def ask(self, rest: Rest, server: str | None) -> None:
-        """Ask Discord for a server's limit, unless it is known."""
-        if server is None or server in self:
-            return
-        try:
-            guild = await rest.call("GET", "/guilds/{guild_id}", guild_id=server)
-        except (Refused, Unavailable):
-            guild = {}
-        self._keep(server, BY_BOOST_TIER.get(int(guild.get("premium_tier", 0)), DEFAULT_BYTES))
+    async def find(self, rest: Rest, server: str | None, files: Sequence[ReplyFile]) -> int:
+        """Return the limit for these files; asks Discord if one is larger than every server takes."""
+        if any(file.size_bytes > DEFAULT_BYTES for file in files) and server is not None and server not in self:
+            try:
+                guild = await rest.call("GET", "/guilds/{guild_id}", guild_id=server)
+            except (Refused, Unavailable):
+                guild = {}
+            self._keep(server, BY_BOOST_TIER.get(int(guild.get("premium_tier", 0)), DEFAULT_BYTES))
+        return self.get(server, DEFAULT_BYTES)
 
     def note_refusal(self, server: str | None, tried: int) -> int:
         """Note that this size was refused; return the limit to try next."""

@@ -1,16 +1,19 @@
 """Commands typed as a message, like `@Parley /stop`: Slack has no slash commands in threads."""
 
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from adapters.chat.buttons import buttons_of
+from adapters.chat.buttons import buttons_below
+from adapters.chat.delivery import key_of
 from adapters.chat.intake import answer_typed
 from adapters.slack.sending.buttons import to_rows
 from adapters.slack.sending.private_files import send_privately
 from adapters.slack.sending.render import render, to_blocks, to_notice
-from adapters.slack.sending.sent import command_metadata
+from adapters.slack.sending.reply import send
+from adapters.slack.sending.shown import ShownMessages
 from adapters.slack.transport.api import Json, Web
 from agent.commands import CommandReply
+from agent.queue.outbox import DIRECT, Reply
 from shared.messages import IncomingMessage
 
 if TYPE_CHECKING:
@@ -19,24 +22,24 @@ if TYPE_CHECKING:
 
 async def answer(app: "App", web: Web, message: IncomingMessage) -> bool:
     """Answer a typed command; a private answer is visible only to the person."""
+    account, place = message.sender.platform_user_id, message.place
+    # The command is not the beginning of a thread.
+    is_root = not place.is_direct and message.platform_message_id == place.thread
+    where = replace(place, thread=None) if is_root else place
 
     async def prepare(reply: CommandReply) -> CommandReply:
-        return await send_privately(app, web, message.sender.platform_user_id, reply=reply)
+        return await send_privately(app, web, account, reply=reply)
 
-    return await answer_typed(app, message, partial(_post, app, web, message), prepare=prepare)
+    async def post(reply: Reply) -> None:
+        rows, key = to_rows(buttons_below(reply, app.clock.now())), key_of(app.secrets, reply)
+        if not (reply.reply_to or "").startswith(DIRECT):
+            reply = replace(reply, place=where)
+            await send(app, web, reply, key=key, rows=rows, live_messages=ShownMessages())
+            return
+        person: Json = {"channel": where.channel, "thread_ts": where.thread, "user": account.rpartition(":")[2]}
+        parts = render(reply.content).parts
+        for part in parts:
+            blocks = [*to_blocks(part), *(rows if part is parts[-1] else ())]
+            await web.call("chat.postEphemeral", **person, text=to_notice(part), blocks=blocks)
 
-
-async def _post(app: "App", web: Web, message: IncomingMessage, reply: CommandReply) -> None:
-    place, account = message.place, message.sender.platform_user_id
-    method, where = "chat.postMessage", Json(channel=place.channel)
-    if place.is_direct or message.platform_message_id != place.thread:
-        where["thread_ts"] = place.thread
-    if reply.is_private:
-        method, where["user"] = "chat.postEphemeral", account.rpartition(":")[2]
-    parts = render(reply.text).parts
-    rows = to_rows(buttons_of(reply, account, app.clock.now()))
-    for index, part in enumerate(parts):
-        blocks = [*to_blocks(part), *(rows if part is parts[-1] else ())]
-        if not reply.is_private:
-            where["metadata"] = command_metadata(message.platform_message_id, index)
-        await web.call(method, **where, text=to_notice(part), blocks=blocks)
+    return await answer_typed(app, message, post, prepare=prepare)

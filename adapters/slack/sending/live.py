@@ -3,11 +3,12 @@
 from typing import TYPE_CHECKING
 
 from adapters.chat.buttons import TurnButtons
+from adapters.chat.delivery import key_of
 from adapters.chat.live import LIVE_AFTER, show_live
 from adapters.chat.parts import last_part
 from adapters.slack.sending.buttons import stop_rows
 from adapters.slack.sending.render import MESSAGE_LIMIT, neutralise_mentions, to_blocks, to_notice
-from adapters.slack.sending.sent import ReplyKey, find_sent
+from adapters.slack.sending.sent import find_sent, to_metadata
 from adapters.slack.sending.sessions import set_processing
 from adapters.slack.sending.shown import Shown, ShownMessages
 from adapters.slack.sending.stream import Stream, stop_stream
@@ -32,7 +33,7 @@ async def show(app: "App", web: Web, turn: "LiveTurn", live_messages: ShownMessa
         # The one of an earlier attempt, which may have died before it stored the id.
         live = await turn.find_message()
         if live is None and turn.is_resumed:
-            live = (await find_sent(app.database, web, ReplyKey(turn.turn_id, turn.place, turn.reply_to))).parts.get(0)
+            live = (await find_sent(app.database, web, turn, key=key_of(app.secrets, turn))).parts.get(0)
             if live is not None:
                 await turn.keep_message(live)
         is_streamed = live is None and turn.place.thread is not None and web.can_stream
@@ -86,7 +87,7 @@ class _Message:
             thread_ts=place.thread,
             unfurl_links=False,
             unfurl_media=False,
-            metadata=ReplyKey(self._turn.turn_id, place, self._turn.reply_to).to_metadata(0),
+            metadata=to_metadata(key_of(self._app.secrets, self._turn), 0),
             **self._body(text),
         )
         try:

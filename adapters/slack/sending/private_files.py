@@ -31,9 +31,8 @@ async def _send(app: "App", web: Web, account: str, files: Sequence[ReplyFile]) 
     uploads, others = await collect(app, files, MOST_FILE_BYTES, allows_empty=False)
     items = [{"content": upload.content, "filename": upload.filename, "title": upload.filename} for upload in uploads]
     try:
-        response = await web.call("conversations.open", users=account.rpartition(":")[2])
         if items:
-            await web.call("files.upload.v2", file_uploads=items, channel=str(response["channel"]["id"]))
+            await web.call("files.upload.v2", file_uploads=items, channel=await web.open_direct(account))
     except (Refused, Unavailable) as error:
         log.warning("private_file_not_sent", cause=str(error))
         return "\n".join(links_to(files))

@@ -10,7 +10,7 @@ from adapters.chat.live import SECONDS_PER_EDIT
 from adapters.chat.parts import Rendered, Upload, collect, links_to
 from adapters.slack.sending.buttons import find_clicked_rows
 from adapters.slack.sending.render import WHOLE_LIMIT, render, to_blocks, to_notice
-from adapters.slack.sending.sent import AlreadySent, ReplyKey, find_sent, remove
+from adapters.slack.sending.sent import AlreadySent, find_sent, remove, to_metadata
 from adapters.slack.sending.sessions import status_after
 from adapters.slack.sending.shown import Shown, ShownMessages
 from adapters.slack.sending.stream import stop_stream
@@ -38,6 +38,7 @@ class Draft:
     """A reply and what is sent with it; `rows` are the blocks with its buttons."""
 
     reply: "Reply"
+    key: str
     rows: Sequence[Json]
     uploads: Sequence[Upload]
     links: Sequence[str]
@@ -56,15 +57,12 @@ class Draft:
         blocks = [*(self.cards if index == 0 else ()), *to_blocks(part)]
         if index == len(rendered.parts) - 1:
             blocks += self.rows
-        return {"text": to_notice(part), "blocks": blocks, "metadata": key_of(self.reply).to_metadata(index)}
+        return {"text": to_notice(part), "blocks": blocks, "metadata": to_metadata(self.key, index)}
 
 
-def key_of(reply: "Reply") -> ReplyKey:
-    """Return what identifies the messages of a reply."""
-    return ReplyKey(reply.turn_id, reply.place, reply.reply_to, reply_id=reply.id)
-
-
-async def send(app: "App", web: Web, reply: "Reply", *, rows: Sequence[Json], live_messages: ShownMessages) -> str:
+async def send(
+    app: "App", web: Web, reply: "Reply", *, key: str, rows: Sequence[Json], live_messages: ShownMessages
+) -> str:
     """Post a reply once and return the id of the last message."""
     uploads, links = list[Upload](), list[str]()
     if reply.files:
@@ -79,7 +77,7 @@ async def send(app: "App", web: Web, reply: "Reply", *, rows: Sequence[Json], li
     content = live_messages.shown.pop(delivery.live_message_id or "", None)
     before = AlreadySent()
     if reply.was_tried or (delivery.live_message_id is None and (delivery.was_resumed or live_message is not None)):
-        before = await find_sent(app.database, web, key_of(reply))
+        before = await find_sent(app.database, web, reply, key=key)
         if before.parts:
             # It came in time.
             reply = replace(reply, content=without_late_note(reply.content))
@@ -89,7 +87,7 @@ async def send(app: "App", web: Web, reply: "Reply", *, rows: Sequence[Json], li
             {"type": "task_card", "task_id": card["id"], "title": card["title"], "status": _final(card, content)}
             for card in (content.cards | content.ended).values()
         ]
-    draft = Draft(reply, rows, uploads=uploads, links=links, cards=cards)
+    draft = Draft(reply, key, rows, uploads=uploads, links=links, cards=cards)
     writer = _MessageWriter(app, web, draft, content=content, before=before)
     try:
         last = await writer.write(await draft.render())

@@ -1,7 +1,7 @@
 """Finds the messages of a reply that an interrupted turn or delivery has posted.
 
-Our messages name their turn in their metadata. A stream gets metadata only when it ends; until then it is recognised
-as the message of ours that was written while its turn ran and has no metadata.
+Our messages have the key of their reply in their metadata. A stream gets metadata only when it ends; until then it is
+recognised as the message of ours that was written while its turn ran and has no metadata.
 """
 
 import re
@@ -16,10 +16,11 @@ statements = load_statements(__file__)
 
 if TYPE_CHECKING:
     from adapters.chat.parts import Upload
+    from agent.live.announcer import LiveTurn
+    from agent.queue.outbox import Reply
     from shared.db.database import Database
-    from shared.messages import Place
 
-EVENT_TYPE, COMMAND_TYPE = "parley_reply", "parley_command"
+EVENT_TYPE = "parley_reply"
 # Slack lists a channel from its newest message on, and in hours of an outage people may have written thousands.
 PAGE, MOST_PAGES = 200, 50
 # How much later than the end of its turn a stream may seem to have begun, by Slack's clock.
@@ -27,36 +28,18 @@ CLOCKS_DIFFER_SECONDS = 5.0
 TS = re.compile(r"[0-9]+\.[0-9]+")
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyKey:
-    """What the messages of a reply have in common: their turn (0 if there is none), reply, place and question."""
+def to_metadata(key: str, part: int) -> Json:
+    """Return the metadata of one part of a reply."""
+    return {"event_type": EVENT_TYPE, "event_payload": {"key": key, "part": part}}
 
-    turn_id: int
-    place: "Place"
-    reply_to: str | None
-    reply_id: int = 0
 
-    def to_metadata(self, part: int) -> Json:
-        """Return the metadata of one part: the turn, or the reply if there is no turn, and the part's number."""
-        name, number = self._name
-        return {"event_type": EVENT_TYPE, "event_payload": {name: number, "part": part}}
-
-    def find_part(self, message: Json) -> int | None:
-        """Return which part of this reply a message is; None if it is none."""
-        metadata = message.get("metadata") or {}
-        payload = metadata.get("event_payload") or {}
-        name, number = self._name
-        is_reply = metadata.get("event_type") == EVENT_TYPE and payload.get(name) == number
-        # The first try at the answer to a typed command.
-        is_answer = metadata.get("event_type") == COMMAND_TYPE and payload.get("message") == self.reply_to
-        if not is_reply and (self.turn_id or not is_answer):
-            return None
-        part = payload.get("part")
-        return part if isinstance(part, int) else None
-
-    @property
-    def _name(self) -> tuple[str, int]:
-        return ("turn", self.turn_id) if self.turn_id else ("reply", self.reply_id)
+def find_part(message: Json, key: str) -> int | None:
+    """Return which part of the reply with this key a message is; None if it is none."""
+    metadata = message.get("metadata") or {}
+    payload = metadata.get("event_payload") or {}
+    part = payload.get("part")
+    is_part = metadata.get("event_type") == EVENT_TYPE and payload.get("key") == key and isinstance(part, int)
+    return part if is_part else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +55,14 @@ class AlreadySent:
         return (upload.filename, len(upload.content)) in self.files
 
 
-async def find_sent(database: "Database", web: Web, key: ReplyKey) -> AlreadySent:
+async def find_sent(database: "Database", web: Web, answer: "Reply | LiveTurn", *, key: str) -> AlreadySent:
     """Return what is posted already; raises if Slack can't tell, so that nothing is posted twice."""
     method, messages = "conversations.history", list[Json]()
-    oldest = {"oldest": key.reply_to} if key.reply_to and TS.fullmatch(key.reply_to) else {}
-    query: Json = {"channel": key.place.channel, "include_all_metadata": True, "limit": PAGE, **oldest}
-    if key.place.thread is not None:
-        method, query["ts"] = "conversations.replies", key.place.thread
+    place, question = answer.place, answer.reply_to if answer.reply_to and TS.fullmatch(answer.reply_to) else None
+    oldest = {"oldest": question} if question else {}
+    query: Json = {"channel": place.channel, "include_all_metadata": True, "limit": PAGE, **oldest}
+    if place.thread is not None:
+        method, query["ts"] = "conversations.replies", place.thread
     for _ in range(MOST_PAGES):
         page = await web.call(method, **query)
         messages += page.get("messages", ())
@@ -90,12 +74,12 @@ async def find_sent(database: "Database", web: Web, key: ReplyKey) -> AlreadySen
     parts: dict[int, str] = {}
     surplus: list[str] = []
     for message in ours:
-        part = key.find_part(message)
+        part = find_part(message, key)
         if part is not None and part in parts:
             surplus.append(str(message["ts"]))
         elif part is not None:
             parts[part] = str(message["ts"])
-    for stream in await _list_streams(database, key, ours):
+    for stream in await _list_streams(database, answer, ours):
         if 0 in parts:
             surplus.append(stream)
         else:
@@ -114,22 +98,17 @@ async def remove(web: Web, channel: str, ts: str) -> None:
     await web.find("chat.delete", channel=channel, ts=ts)
 
 
-async def _list_streams(database: "Database", key: ReplyKey, ours: Sequence[Json]) -> list[str]:
+async def _list_streams(database: "Database", answer: "Reply | LiveTurn", ours: Sequence[Json]) -> list[str]:
     """Return the streams of the turn that have no metadata yet."""
-    after = key.reply_to if key.reply_to and TS.fullmatch(key.reply_to) else key.place.thread
+    after = answer.reply_to if answer.reply_to and TS.fullmatch(answer.reply_to) else answer.place.thread
     marks = ("metadata", "files", "subtype")
     unmarked = [str(message["ts"]) for message in ours if not any(message.get(mark) for mark in marks)]
-    if key.place.thread is None or not key.turn_id or after is None or not unmarked:
+    if answer.place.thread is None or not answer.turn_id or after is None or not unmarked:
         return []
     async with database.statement() as session:
-        row: Any = (await session.execute(statements.list_streams, {"turn_id": key.turn_id})).one_or_none()
+        row: Any = (await session.execute(statements.list_streams, {"turn_id": answer.turn_id})).one_or_none()
     if row is None:
         return []
     # A later turn of the thread may be streaming already.
     until = float(row.ended) + CLOCKS_DIFFER_SECONDS if row.ended else float("inf")
     return [ts for ts in unmarked if float(after) < float(ts) <= until and ts not in row.others]
-
-
-def command_metadata(message_id: str | None, part: int) -> Json:
-    """Return the metadata of one part of the answer to a typed command."""
-    return {"event_type": COMMAND_TYPE, "event_payload": {"message": message_id, "part": part}}

@@ -153,6 +153,11 @@ class Web:
             log.info("slack_call_failed", method=method, cause=str(error))
             return None
 
+    async def open_direct(self, account: str) -> str:
+        """Return the channel of the direct messages with a person."""
+        opened = await self.call("conversations.open", users=account.rpartition(":")[2])
+        return str(opened["channel"]["id"])
+
     def _note_history(self, method: str, *, is_limited: bool) -> None:
         if is_limited and method in HISTORY_METHODS and not self.is_history_limited:
             self.is_history_limited = True

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from adapters.discord.sending.reply import nonce_of_turn
+from adapters.chat.delivery import key_of
+from adapters.discord.sending.reply import to_nonce
+from agent.queue.outbox import Reply
 from shared.db.database import Address
 from shared.messages import Permission, Place
 from shared.tools import Tool, ToolContext
@@ -87,7 +89,8 @@ async def test_the_live_message_of_a_worker_that_died_is_the_one_that_is_finishe
     stop = [{"type": 1, "components": [{"type": 2, "style": 2, "label": "Stop", "custom_id": "stop"}]}]
     orphan = server.discord.world.keep_message(dm, server.discord.world.bot, text, components=stop)
     place = Place("discord", None, dm["id"], is_direct=True)
-    nonce = nonce_of_turn(server.parley.app.secrets, place, question["id"], turn_id=turn_id)
+    reply = Reply(1, turn_id, "discord", place=place, reply_to=question["id"], content="", files=())
+    nonce = to_nonce(key_of(server.parley.app.secrets, reply))
     server.discord.remember_nonce({"nonce": f"{nonce}-0", "enforce_nonce": True}, orphan)
 
     await server.until_value("delivered", "SELECT status FROM outbox")

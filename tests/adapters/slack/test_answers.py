@@ -4,7 +4,10 @@ from itertools import pairwise
 
 import pytest
 
+from adapters.chat.delivery import key_of
+from agent.queue.outbox import Reply
 from shared.db.database import Address
+from shared.messages import Place
 from tests.adapters.slack.conftest import Scene
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import Json, Sent, pings
@@ -46,7 +49,10 @@ async def test_in_a_thread_a_slow_answer_is_streamed_and_ends_as_one_message(off
     assert appends
     assert all(later.at - earlier.at >= 0.95 for earlier, later in pairwise([start, *appends]))
     assert "".join(pieces(append) for append in (start, *appends, stop)) == text
-    assert stop.args["metadata"]["event_payload"] == {"turn": await office.value("SELECT id FROM turns"), "part": 0}
+    place = Place("slack", office.slack.team_id, office.general["id"], thread=question["ts"])
+    turn_id = await office.value("SELECT id FROM turns")
+    reply = Reply(1, turn_id, "slack", place=place, reply_to=question["ts"], content="", files=())
+    assert stop.args["metadata"]["event_payload"] == {"key": key_of(office.parley.app.secrets, reply), "part": 0}
     assert office.slack.calls("chat.update") == office.slack.calls("chat.postMessage") == []
     assert office.slack.world.messages[office.general["id"]][str(start.answer["ts"])]["metadata"]
     assert office.refusals() == []

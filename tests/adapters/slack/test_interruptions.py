@@ -6,8 +6,10 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from adapters.chat.delivery import key_of
 from adapters.slack.platform import SlackPlatform
-from adapters.slack.sending.sent import ReplyKey, find_sent
+from adapters.slack.sending.sent import find_sent
+from agent.queue.outbox import Reply
 from shared.db.database import Address
 from shared.messages import Place
 from tests.adapters.slack.conftest import Scene
@@ -112,11 +114,11 @@ async def test_an_answer_to_a_typed_command_is_not_taken_for_a_stream(office: Sc
     platform = app.senders["slack"]
     assert isinstance(platform, SlackPlatform)
     web = await platform.clients.get(office.slack.team_id)
-    reply = await find_sent(
-        app.database, web, ReplyKey(await office.value("SELECT id FROM turns"), place, question["ts"])
-    )
+    turn_id = await office.value("SELECT id FROM turns")
+    reply = Reply(1, turn_id, "slack", place=place, reply_to=question["ts"], content="", files=())
+    sent = await find_sent(app.database, web, reply, key=key_of(app.secrets, reply))
 
-    assert (reply.parts, reply.surplus) == ({0: office.ann.written()[0]["ts"]}, ())
+    assert (sent.parts, sent.surplus) == ({0: office.ann.written()[0]["ts"]}, ())
 
 
 async def test_a_later_turn_in_the_thread_keeps_its_own_stream(office: Scene) -> None:
