@@ -3,9 +3,10 @@
 import asyncio
 import hashlib
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from adapters.settings import PlatformSettings
 from agent.queue.inbox import Accepted
@@ -34,6 +35,8 @@ STEADY_SECONDS = 600.0
 
 
 log = get_logger()
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 class Finding(NamedTuple):
@@ -185,6 +188,21 @@ async def isolated(
     except Exception:
         # One message, row or channel can hold anything; it must not keep the others from being served.
         log.exception(event, **ids)
+
+
+class Latest(OrderedDict[Key, Value]):
+    """The latest entries of many, at most so many: one that is set is the latest."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: Key, value: Value) -> None:
+        """Set an entry, and drop the oldest one if there are too many."""
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        if len(self) > self._most:
+            self.popitem(last=False)
 
 
 class BotAccount:

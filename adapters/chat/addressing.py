@@ -1,11 +1,12 @@
 """To whom a message in a shared place is addressed: what people say to each other is read, not answered."""
 
-from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from adapters.base import Latest
+from shared.db.batching import BatchLoader
 from shared.db.statements import load_statements
 
 statements = load_statements(__file__)
@@ -47,12 +48,12 @@ class Exchanges:
 
     def __init__(self) -> None:
         # By place and person: the message that addresses them, and the id of their own next one.
-        self._addressed: OrderedDict[tuple[str, str], tuple[Addressing, str | None]] = OrderedDict()
+        self._addressed: Latest[tuple[str, str], tuple[Addressing, str | None]] = Latest(MOST_REMEMBERED)
 
     def is_for_agent(self, addressing: Addressing, place: "Place", rule: Any, *, takes_part: bool) -> bool:
         """Return whether the agent answers a message; `takes_part`: the place is a thread in which it has answered.
 
-        `rule` is what `find_rule` returns for the place.
+        `rule` is what `Rules.find` returns for the place.
         """
         if place.is_direct:
             return True
@@ -79,10 +80,29 @@ class Exchanges:
             before = self._addressed.get(key)
             if before is None or addressing.message > before[0].message:
                 self._addressed[key] = (addressing, None)
-                self._addressed.move_to_end(key)
-        while len(self._addressed) > MOST_REMEMBERED:
-            self._addressed.popitem(last=False)
         return is_reply or bool(addressing.others)
+
+
+class Rules:
+    """The modes of places; many that are asked for at once cost one statement."""
+
+    def __init__(self, database: "Database") -> None:
+        self._database, self._loader = database, BatchLoader(self._load)
+
+    async def find(self, place: "Place") -> Any:
+        """Return the mode, `thread_per_question`, `answers_others`, and whether the agent `is_known` there."""
+        return await self._loader.load(place)
+
+    async def _load(self, places: Sequence["Place"]) -> Sequence[Any]:
+        parameters = {
+            "platforms": [place.platform for place in places],
+            "servers": [place.server for place in places],
+            "channels": [place.channel for place in places],
+            "threads": [place.thread for place in places],
+            "place_keys": [place.key for place in places],
+        }
+        async with self._database.statement() as session:
+            return (await session.execute(statements.list_rules, parameters)).all()
 
 
 class Recent(Generic[Id, Entry]):
@@ -90,17 +110,14 @@ class Recent(Generic[Id, Entry]):
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._places: OrderedDict[tuple[Id, Id | None], dict[Id, Entry]] = OrderedDict()
+        self._places: Latest[tuple[Id, Id | None], dict[Id, Entry]] = Latest(MOST_PLACES)
 
     def remember(self, channel: Id, message: Id, entry: Entry, *, thread: Id | None = None) -> None:
         """Keep a message, unless it is kept already."""
-        entries = self._places.setdefault((channel, thread), {})
-        self._places.move_to_end((channel, thread))
+        entries = self._places[channel, thread] = self._places.get((channel, thread), {})
         entries.setdefault(message, entry)
         if len(entries) > self._most:
             del entries[next(iter(entries))]
-        if len(self._places) > MOST_PLACES:
-            self._places.popitem(last=False)
 
     def list_entries(self, channel: Id, thread: Id | None = None) -> Mapping[Id, Entry]:
         """Return the messages of a place, the oldest first."""
@@ -123,18 +140,3 @@ class Recent(Generic[Id, Entry]):
 
     def _list_places(self, channel: Id) -> list[dict[Id, Entry]]:
         return [entries for (place, _), entries in self._places.items() if place == channel]
-
-
-async def find_rule(database: "Database", place: "Place") -> Any:
-    """Return the mode of a place, `thread_per_question`, `answers_others`, and whether the agent `is_known` there."""
-    parameters = {
-        "platform": place.platform,
-        "server": place.server or "",
-        "channel": place.channel,
-        "thread": place.thread or "",
-        "known_server": place.server,
-        "known_thread": place.thread,
-        "place_key": place.key,
-    }
-    async with database.statement() as session:
-        return (await session.execute(statements.find_rule, parameters)).one()

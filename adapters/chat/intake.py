@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from adapters.base import STORE_SECONDS
-from adapters.chat.addressing import Addressing, Exchanges, Recent, find_rule
+from adapters.chat.addressing import Addressing, Exchanges, Recent, Rules
 from adapters.chat.buttons import AnswerButtons, TurnButtons
 from adapters.chat.delivery import keep, to_reply
 from agent import commands
@@ -121,6 +121,7 @@ class Intake:
     def __init__(self, platform: "ChatPlatform") -> None:
         self._platform, self._app = platform, platform.app
         self._edits, self._exchanges = Edits(platform.app, platform.name), Exchanges()
+        self._rules = Rules(platform.app.database)
         self._recent: Recent[str, QuotedMessage] = Recent(MOST_EARLIER)
 
     async def take(
@@ -138,7 +139,7 @@ class Intake:
         part of the message can't be read. What only an edit makes one for the agent is never a command.
         """
         place = message.place
-        rule = await find_rule(self._app.database, place)
+        rule = await self._rules.find(place)
         takes_part = place.thread is not None and rule.is_known
         if not self._exchanges.is_for_agent(addressing, place, rule, takes_part=takes_part):
             if rule.mode != "off":

@@ -47,24 +47,32 @@ SELECT EXISTS (
 -- name: store_reply
 SELECT parley_add_reply(NULL, CAST(:reply AS jsonb));
 
--- name: find_rule
--- The most specific rule applies: thread, channel, server.
-WITH rule AS (
-    SELECT mode, thread_per_question, answers_others FROM channel_modes
-    WHERE platform = :platform AND coalesce(platform_server_id, :server) = :server
-      AND (platform_channel_id IS NULL OR platform_channel_id IN (:channel, :thread))
-    ORDER BY platform_channel_id IS NULL, platform_channel_id <> :thread, platform_server_id IS NULL LIMIT 1
-)
-SELECT coalesce((SELECT mode FROM rule), 'mention') AS mode,
-    coalesce((SELECT thread_per_question FROM rule), false) AS thread_per_question,
-    coalesce((SELECT answers_others FROM rule), false) AS answers_others, EXISTS (
+-- name: list_rules
+-- For several places in one statement. The most specific rule applies: thread, channel, server. The agent takes part in a
+-- thread as soon as a message of it is stored, which is before the turn creates the conversation.
+SELECT coalesce(rule.mode, 'mention') AS mode, coalesce(rule.thread_per_question, false) AS thread_per_question,
+    coalesce(rule.answers_others, false) AS answers_others, EXISTS (
     SELECT FROM conversations
-    WHERE platform = :platform AND platform_server_id IS NOT DISTINCT FROM CAST(:known_server AS text)
-      AND platform_channel_id = :channel AND platform_thread_id IS NOT DISTINCT FROM CAST(:known_thread AS text)
+    WHERE conversations.platform = place.platform AND platform_server_id = server AND platform_channel_id = channel
+      AND platform_thread_id IS NOT DISTINCT FROM thread
+) OR server IS NULL AND EXISTS (
+    SELECT FROM conversations
+    WHERE conversations.platform = place.platform AND platform_server_id IS NULL AND platform_channel_id = channel
+      AND platform_thread_id IS NOT DISTINCT FROM thread
 ) OR EXISTS (
-    -- The conversation begins with the first turn; until then its messages wait here.
-    SELECT FROM inbox WHERE place_key = :place_key AND status IN ('waiting', 'claimed')
-) AS is_known;
+    SELECT FROM inbox WHERE inbox.place_key = place.place_key AND status IN ('waiting', 'claimed')
+) AS is_known
+FROM unnest(CAST(:platforms AS text[]), CAST(:servers AS text[]), CAST(:channels AS text[]), CAST(:threads AS text[]),
+            CAST(:place_keys AS text[]))
+     WITH ORDINALITY AS place (platform, server, channel, thread, place_key, number)
+LEFT JOIN LATERAL (
+    SELECT mode, thread_per_question, answers_others FROM channel_modes
+    WHERE channel_modes.platform = place.platform AND coalesce(platform_server_id, server, '') = coalesce(server, '')
+      AND (platform_channel_id IS NULL OR platform_channel_id IN (channel, thread))
+    ORDER BY platform_channel_id IS NULL, platform_channel_id <> coalesce(thread, ''), platform_server_id IS NULL
+    LIMIT 1
+) AS rule ON true
+ORDER BY number;
 
 -- name: take_lease
 -- Returns a row only to the process that may listen.

@@ -1,14 +1,13 @@
 """Decides which messages are for the agent, and keeps the latest messages and the direct channels of the bot."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 
 import discord
 
-from adapters.base import BotAccount
-from adapters.chat.addressing import Exchanges, Recent, find_rule
+from adapters.base import BotAccount, Latest
+from adapters.chat.addressing import Exchanges, Recent, Rules
 from adapters.discord.events.incoming import to_addressing, to_place, to_quoted_message
 from adapters.discord.transport.rest import Refused, insist
 from shared.db.database import Database
@@ -43,13 +42,15 @@ class Listening:
 
     def __init__(self) -> None:
         self._recent: Recent[int, QuotedMessage] = Recent(MOST_EARLIER + 1)
-        self._known_up_to: OrderedDict[int, int] = OrderedDict()
+        self._known_up_to: Latest[int, int] = Latest(REMEMBERED_CHANNELS)
         self._exchanges = Exchanges()
+        # In cells, a server's stand in the database of its cell.
+        self._rules: dict[Database, Rules] = {}
 
     async def find_mention(self, message: discord.Message, me: int, database: Database) -> Mention | None:
         """Return a `Mention` if the message is for the agent, else None; `database` is that of its server."""
         place = to_place(message.channel, message.guild)
-        rule = await find_rule(database, place)
+        rule = await self._rules.setdefault(database, Rules(database)).find(place)
         thread = message.channel if isinstance(message.channel, discord.Thread) else None
         takes_part = thread is not None and (rule.is_known or thread.owner_id == me)
         if not self._exchanges.is_for_agent(to_addressing(message, me), place, rule, takes_part=takes_part):
@@ -76,9 +77,6 @@ class Listening:
     def mark_known(self, message: discord.Message) -> None:
         """Note that the conversation contains this channel's messages up to this one."""
         self._known_up_to[message.channel.id] = message.id
-        self._known_up_to.move_to_end(message.channel.id)
-        if len(self._known_up_to) > REMEMBERED_CHANNELS:
-            self._known_up_to.popitem(last=False)
 
     async def list_earlier(self, message: discord.Message, me: int, *, is_first: bool) -> list[QuotedMessage]:
         """Return the earlier messages that the agent has not seen: the chain of replies, and the latest ones."""
@@ -133,7 +131,7 @@ class DirectChannels:
 
     def __init__(self, database: Database, bot: BotAccount, monotonic: Callable[[], float]) -> None:
         self._database, self._bot, self._monotonic = database, bot, monotonic
-        self._note_times: OrderedDict[int, float] = OrderedDict()
+        self._note_times: Latest[int, float] = Latest(MOST_REMEMBERED)
 
     async def note(self, channel_id: int) -> None:
         """Store that this channel is in use."""
@@ -144,8 +142,6 @@ class DirectChannels:
         async with self._database.statement() as session:
             await session.execute(statements.note_direct_channel, parameters)
         self._note_times[channel_id] = now
-        if len(self._note_times) > MOST_REMEMBERED:
-            self._note_times.popitem(last=False)
 
     async def list_recent(self) -> list[int]:
         """Return the channels in use within the last 30 days, the latest first."""

@@ -1,10 +1,10 @@
 """The members behind messages from the history, which names only their accounts; roles belong to the member."""
 
 import asyncio
-from collections import OrderedDict
 
 import discord
 
+from adapters.base import Latest
 from adapters.discord.transport.rest import RateLimiter, Refused, insist
 from shared.errors import Unavailable
 
@@ -19,7 +19,7 @@ class Members:
     def __init__(self, rate_limiter: RateLimiter) -> None:
         self._rate_limiter = rate_limiter
         # A lookup serves all channels that are read at the same time.
-        self._lookups: OrderedDict[tuple[int, int], asyncio.Task[discord.Member | None]] = OrderedDict()
+        self._lookups: Latest[tuple[int, int], asyncio.Task[discord.Member | None]] = Latest(MOST_REMEMBERED)
         self._seconds = LOOKUP_SECONDS
 
     async def complete(self, message: discord.Message) -> None:
@@ -31,8 +31,6 @@ class Members:
         if key not in self._lookups:
             self._lookups[key] = asyncio.create_task(self._find(guild, author.id), name="member")
         message.author = await self._lookups[key] or author
-        if len(self._lookups) > MOST_REMEMBERED:
-            self._lookups.popitem(last=False)
 
     async def _find(self, guild: discord.Guild, user_id: int) -> discord.Member | None:
         async def fetch() -> discord.Member:

@@ -7,8 +7,6 @@ from adapters.discord.sending.tables import tables_to_blocks
 from adapters.discord.transport.rest import Json
 from agent.live.announcer import LiveTurn
 
-REMEMBERED_EDITS = 1000
-
 
 class LiveMessage:
     """The live message of one turn."""
@@ -44,10 +42,7 @@ class LiveMessage:
         }
 
     def _note(self, message_id: str) -> None:
-        edit_times = self._sender.edit_times
-        edit_times[message_id] = self._sender.app.clock.monotonic()
-        if len(edit_times) > REMEMBERED_EDITS:
-            edit_times.popitem(last=False)
+        self._sender.edit_times[message_id] = self._sender.app.clock.monotonic()
 
 
 def render_live(text: str) -> str:

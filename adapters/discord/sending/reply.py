@@ -4,11 +4,11 @@ Tables, files and responses to interactions stand beside it; most replies have n
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from adapters.base import Latest
 from adapters.chat.buttons import AnswerButtons, ShownButton, buttons_below
 from adapters.chat.live import SECONDS_PER_EDIT
 from adapters.chat.parts import Rendered, Upload, to_parts
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from agent.queue.outbox import Reply
 
 # A nonce has at most 25 characters; the number of a part and a suffix follow these.
-NONCE_DIGITS = 16
+NONCE_DIGITS, REMEMBERED_EDITS = 16, 1000
 MESSAGE_LIMIT = 2000
 MOST_PARTS = 6
 PREVIEW_CHARS = 1500
@@ -53,7 +53,7 @@ class Sender:
 
     def __init__(self, app: "App", rest: Rest) -> None:
         self.app, self.rest = app, rest
-        self.edit_times: OrderedDict[str, float] = OrderedDict()
+        self.edit_times: Latest[str, float] = Latest(REMEMBERED_EDITS)
         self._upload_limits = UploadLimits()
 
     async def withdraw(self, reply: "Reply") -> None:

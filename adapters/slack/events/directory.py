@@ -4,12 +4,12 @@ Storing an event waits at most WAIT_SECONDS for a name; a name that arrives late
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from adapters.base import Latest
 from adapters.slack.transport.api import Json, Web
 from shared.text import clean
 
@@ -36,7 +36,7 @@ class Directory:
 
     def __init__(self, clock: "Clock", running: "Running") -> None:
         self._clock, self._running = clock, running
-        self._entries: OrderedDict[tuple[str, str], tuple[float, Json | None]] = OrderedDict()
+        self._entries: Latest[tuple[str, str], tuple[float, Json | None]] = Latest(MOST_KEPT)
         self._pending: dict[tuple[str, str], asyncio.Event] = {}
 
     async def list_names(self, web: Web, people: Collection[str]) -> dict[str, str]:
@@ -93,8 +93,6 @@ class Directory:
             lasts = KEPT_UNKNOWN_SECONDS if record is None else KEPT_SECONDS
             before = self._entries.get(key)
             self._entries[key] = (self._clock.monotonic() + lasts, record or (before[1] if before else None))
-            if len(self._entries) > MOST_KEPT:
-                self._entries.popitem(last=False)
         finally:
             self._pending.pop(key, None)
             event.set()

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -12,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from slack_bolt.async_app import AsyncApp
 
-from adapters.base import STORE_SECONDS, Running
+from adapters.base import STORE_SECONDS, Latest, Running
 from adapters.chat.intake import Edits
 from adapters.slack.events import typed_commands
 from adapters.slack.events.agent_view import AgentView
@@ -69,7 +68,7 @@ class Events:
         self.groups = Groups(app.database, clients, app.clock)
         self._listening = Listening(app.database, self.directory)
         self._edits = Edits(app, PLATFORM)
-        self._accepted: OrderedDict[str, None] = OrderedDict()
+        self._accepted: Latest[str, None] = Latest(REMEMBERED)
         # Messages of one thread are stored in order, however long the lookups for each of them take.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -159,8 +158,6 @@ class Events:
             if not await retry_on_lost_db(lambda: self._store(event, web, sent_at), STORE_SECONDS):
                 return
         self._accepted[key] = None
-        if len(self._accepted) > REMEMBERED:
-            self._accepted.popitem(last=False)
 
     async def _store(self, event: Json, web: Web, sent_at: datetime | None) -> bool:
         """Store a message if it is for the agent; return whether it was."""

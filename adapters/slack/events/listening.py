@@ -1,22 +1,18 @@
 """Decides which messages are for the agent, and collects the messages before them."""
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
-from adapters.chat.addressing import Exchanges, Recent
+from adapters.base import Latest
+from adapters.chat.addressing import Exchanges, Recent, Rules
 from adapters.slack.events.directory import Directory
 from adapters.slack.events.incoming import WRITTEN_BY_PEOPLE, list_people, to_addressing, to_event_id, to_quoted_message
 from adapters.slack.transport.api import Json, Web
-from shared.db.batching import BatchLoader
 from shared.db.database import Database
-from shared.db.statements import load_statements
 from shared.messages import Place, QuotedMessage
-
-statements = load_statements(__file__)
 
 MOST_EARLIER, MOST_RECENT, MOST_REPLIES = 20, 10, 200
 # Of a thread's earlier messages so many characters are shown, the last ones; Slack gives up to 999 replies at once.
@@ -36,18 +32,17 @@ class Listening:
     """Applies the channel modes, and keeps the latest messages of each channel."""
 
     def __init__(self, database: Database, directory: Directory) -> None:
-        self._database, self._directory = database, directory
-        self._rules = BatchLoader(self._find_rules)
+        self._directory, self._rules = directory, Rules(database)
         self._recent: Recent[str, Json] = Recent(MOST_EARLIER + 1)
         self._exchanges = Exchanges()
-        self._unanswered: OrderedDict[str, None] = OrderedDict()
+        self._unanswered: Latest[str, None] = Latest(MOST_UNANSWERED)
 
     async def find_mention(self, event: Json, place: Place, web: Web) -> Mention | None:
         """Return a `Mention` if the message is for the agent, else None."""
         if place.is_direct and place.thread is None:
             # A direct message is always for the agent; skipping the query keeps the most frequent case fast.
             return Mention(is_first=False)
-        rule = await self._rules.load(place)
+        rule = await self._rules.find(place)
         addressing = to_addressing(event, place, web.token)
         # In a history, the message that began a thread has its `thread_ts`: it was said outside of the thread.
         is_in_thread = event.get("thread_ts", event["ts"]) != event["ts"]
@@ -56,8 +51,6 @@ class Listening:
             if takes_part and rule.mode != "off":
                 # The conversation does not contain it: it is context for the next message of the thread.
                 self._unanswered[_event_key(event)] = None
-                if len(self._unanswered) > MOST_UNANSWERED:
-                    self._unanswered.popitem(last=False)
             return None
         return Mention(is_first=not rule.is_known)
 
@@ -71,16 +64,6 @@ class Listening:
         for message in self._list_kept(event):
             if str(message["ts"]) < str(event["ts"]):
                 self._unanswered.pop(_event_key(message), None)
-
-    async def _find_rules(self, places: Sequence[Place]) -> list[Any]:
-        parameters = {
-            "servers": [place.server or "" for place in places],
-            "channels": [place.channel for place in places],
-            "threads": [place.thread or "" for place in places],
-            "place_keys": [place.key for place in places],
-        }
-        async with self._database.statement() as session:
-            return list((await session.execute(statements.list_rules, parameters)).all())
 
     def remember(self, event: Json) -> None:
         """Keep a channel message as context for the next mention."""

@@ -55,23 +55,3 @@ ON CONFLICT (team_id) DO UPDATE SET changes = slack_group_lists.changes + 1, rea
 -- name: remove_members
 DELETE FROM slack_group_members WHERE list_id = :list_id AND group_id = :group_id
   AND (CAST(:removed AS text[]) IS NULL OR platform_user_id = ANY(CAST(:removed AS text[])));
-
--- name: list_rules
--- For several places in one statement. The most specific rule applies: thread, channel, workspace. The agent takes part
--- in a thread as soon as a message of it is stored, which is before the turn creates the conversation.
-SELECT rule.mode, coalesce(rule.answers_others, false) AS answers_others, EXISTS (
-    SELECT FROM conversations
-    WHERE platform = 'slack' AND platform_server_id = server AND platform_channel_id = channel
-      AND platform_thread_id IS NOT DISTINCT FROM nullif(thread, '')
-) OR EXISTS (
-    SELECT FROM inbox WHERE inbox.place_key = asked.place_key AND status IN ('waiting', 'claimed')
-) AS is_known
-FROM unnest(CAST(:servers AS text[]), CAST(:channels AS text[]), CAST(:threads AS text[]), CAST(:place_keys AS text[]))
-     WITH ORDINALITY AS asked (server, channel, thread, place_key, number)
-LEFT JOIN LATERAL (
-    SELECT mode, answers_others FROM channel_modes
-    WHERE platform = 'slack' AND coalesce(platform_server_id, server) = server
-      AND (platform_channel_id IS NULL OR platform_channel_id IN (channel, thread))
-    ORDER BY platform_channel_id IS NULL, platform_channel_id <> thread, platform_server_id IS NULL LIMIT 1
-) AS rule ON true
-ORDER BY number;

@@ -1,10 +1,10 @@
 """Resolves the person and the place of a click, a command or an opened Home."""
 
 import asyncio
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from adapters.base import Latest
 from adapters.slack.events.incoming import PLATFORM, to_account
 from adapters.slack.transport.api import Json, Web
 from shared.messages import Place, PlatformContext, Sender
@@ -40,7 +40,7 @@ class Actors:
 
     def __init__(self, clients: "Clients", directory: "Directory", groups: "Groups") -> None:
         self._clients, self._directory, self._groups = clients, directory, groups
-        self._directs: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._directs: Latest[tuple[str, str], str] = Latest(MOST_KEPT)
 
     async def find_actor(self, team_id: str | None, user_id: str, user_team: str | None = None) -> Actor | None:
         """Return the actor, or None if the app is not installed in the workspace (any more)."""
@@ -94,6 +94,4 @@ class Actors:
             if response is None:
                 return None
             self._directs[key] = str(response["channel"]["id"])
-            if len(self._directs) > MOST_KEPT:
-                self._directs.popitem(last=False)
         return self._directs[key]

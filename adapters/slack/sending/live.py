@@ -112,7 +112,7 @@ class _Message:
         return body | {"blocks": [*body["blocks"], *row]}
 
     def _note(self, ts: str, text: str) -> None:
-        self._live_messages.keep(ts, Shown(is_stream=False, text=text, edited_at=self._app.clock.monotonic()))
+        self._live_messages.shown[ts] = Shown(is_stream=False, text=text, edited_at=self._app.clock.monotonic())
 
 
 def _body(text: str) -> Json:

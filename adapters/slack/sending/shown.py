@@ -1,11 +1,11 @@
 """The live messages of this process: what they show, and which of them are just being posted."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from adapters.base import Latest
 from adapters.slack.sending.sent import remove
 from adapters.slack.transport.api import Json, RateLimited, Refused, Web
 from shared.errors import ParleyError
@@ -51,8 +51,8 @@ class ShownMessages:
 
     def __init__(self) -> None:
         self.processing: set[int] = set()
-        self.shown: OrderedDict[str, Shown] = OrderedDict()
-        self.posting: OrderedDict[int, asyncio.Task[Json]] = OrderedDict()
+        self.shown: Latest[str, Shown] = Latest(REMEMBERED)
+        self.posting: Latest[int, asyncio.Task[Json]] = Latest(REMEMBERED)
 
     async def post(self, web: Web, turn: "LiveTurn", posting: Coroutine[Any, Any, Json]) -> str:
         """Post the live message of a turn and store its id with the turn.
@@ -61,8 +61,6 @@ class ShownMessages:
         the message is removed, if another worker has taken over the turn.
         """
         task = self.posting[turn.turn_id] = asyncio.create_task(posting, name="live message")
-        if len(self.posting) > REMEMBERED:
-            self.posting.popitem(last=False)
         ts = str((await asyncio.shield(task))["ts"])
         if not await turn.keep_message(ts):
             # The other worker may have found the message and continue it.
@@ -79,9 +77,3 @@ class ShownMessages:
         if task.cancelled() or error is not None:
             return None if isinstance(error, Refused | RateLimited) else Posted(None)
         return Posted(str(task.result()["ts"]))
-
-    def keep(self, ts: str, content: Shown) -> None:
-        """Store the content of a message."""
-        self.shown[ts] = content
-        if len(self.shown) > REMEMBERED:
-            self.shown.popitem(last=False)

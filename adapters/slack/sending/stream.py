@@ -109,7 +109,7 @@ class Stream:
             return False
         except RateLimited:
             return False
-        self._live_messages.keep(self._ts, self._content)
+        self._live_messages.shown[self._ts] = self._content
         return True
 
 
