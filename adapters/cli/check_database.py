@@ -205,6 +205,19 @@ async def _find_scripts(address: Address, _installation: Installation) -> AsyncI
         yield Finding("warn", "agents", text)
 
 
+def _look_at_server(server: Any) -> Finding:
+    name = f"the {server['kind']} {server['name']}"
+    if not server["enabled"]:
+        return Finding("off", "remote", f"{name} is switched off")
+    if server["last_error"] is not None:
+        return Finding("warn", "remote", f"{name} can't be used: {' '.join(server['last_error'].split())}")
+    if not server["was_reached"]:
+        return Finding("warn", "remote", f"{name} has not been reached yet; a worker does that")
+    if server["held_back"]:
+        return Finding("warn", "remote", f"{name} has {server['held_back']} tools that wait for mcp_tools.approved")
+    return Finding("ok", "remote", f"{name} was reached")
+
+
 async def _check_choices(address: Address, installation: Installation) -> AsyncIterator[Finding]:
     # What admins have written: skills, servers and agents elsewhere, personas.
     database = Database(address, pool_size=1)
@@ -219,18 +232,7 @@ async def _check_choices(address: Address, installation: Installation) -> AsyncI
     yield await _look_at_files(address, installation.settings)
     servers = await _fetch(address, statements.list_servers, as_owner=True)
     for server in servers:
-        name = f"the {server['kind']} {server['name']}"
-        if not server["enabled"]:
-            yield Finding("off", "remote", f"{name} is switched off")
-        elif server["last_error"] is not None:
-            yield Finding("warn", "remote", f"{name} can't be used: {' '.join(server['last_error'].split())}")
-        elif not server["was_reached"]:
-            yield Finding("warn", "remote", f"{name} has not been reached yet; a worker does that")
-        elif server["held_back"]:
-            text = f"{name} has {server['held_back']} tools that wait for mcp_tools.approved"
-            yield Finding("warn", "remote", text)
-        else:
-            yield Finding("ok", "remote", f"{name} was reached")
+        yield _look_at_server(server)
     modules = {*installation.modules, *(server["name"] for server in servers), *BUILT_IN_MODULES}
     personas = await _fetch(address, statements.list_personas, as_owner=True)
     installation.found_models += [

@@ -115,18 +115,17 @@ class Toolbox:
     def _list_removed(self, scope: Scope) -> dict[str, tuple[str, ...]]:
         # By the rule that removes them, in the words that people are shown.
         removals: dict[str, list[str]] = defaultdict(list)
-        for provider in self._providers:
-            if provider.is_personal:
-                continue
+        providers = [provider for provider in self._providers if not provider.is_personal]
+        for provider in providers:
             for name, reason in provider.list_missing(scope).items():
                 removals[reason].append(name)
-            for tool in provider.list(scope):
-                if tool.requires > scope.user.permission:
-                    removals[f"needs the permission {tool.requires.label}"].append(tool.name)
-                elif scope.is_anonymous and not is_impersonal(tool):
-                    removals["nobody is named whose it would be"].append(tool.name)
-                elif not authorize(scope, tool):
-                    removals["the persona does not allow the module"].append(tool.name)
+        for tool in (tool for provider in providers for tool in provider.list(scope)):
+            if tool.requires > scope.user.permission:
+                removals[f"needs the permission {tool.requires.label}"].append(tool.name)
+            elif scope.is_anonymous and not is_impersonal(tool):
+                removals["nobody is named whose it would be"].append(tool.name)
+            elif not authorize(scope, tool):
+                removals["the persona does not allow the module"].append(tool.name)
         return {rule: tuple(sorted(names)) for rule, names in removals.items()}
 
     def find(self, name: str) -> Tool | None:

@@ -10,13 +10,12 @@ from typing import Any
 from sqlalchemy import text
 
 from adapters.base import ChatPlatform, Finding
-from adapters.chat.buttons import AnswerButtons, Button, buttons_below, buttons_of, find_button
+from adapters.chat.buttons import AnswerButtons, Button, buttons_below, find_button
 from adapters.chat.clicks import Click, accept_click
-from adapters.chat.intake import Edits
+from adapters.chat.intake import Edits, answer_typed
 from adapters.chat.live import show_live
 from adapters.chat.parts import split_text
 from adapters.mailbox.settings import MailboxSettings
-from agent.commands import answer
 from agent.live.announcer import LiveTurn
 from agent.queue.outbox import Reply
 from shared.messages import IncomingMessage, Place, Sender
@@ -59,35 +58,34 @@ class MailboxPlatform(ChatPlatform):
 
     async def take(self, event: dict[str, Any]) -> None:
         """Take one event: a message, an edit, a deletion or a click."""
-        edits = Edits(self.app, NAME)
-        if event["kind"] == "edit":
-            edited = await edits.change(event["id"], event["text"])
-            if edited is not None and edited.turn_id is not None:
-                await edits.offer_again(edited.turn_id, event["author"], self.show_buttons)
-        elif event["kind"] == "delete":
-            await edits.delete([event["id"]])
-        elif event["kind"] == "click":
-            button = find_button(event["button"])
-            if button is not None:
-                await accept_click(self.app, MailboxClick(self, button, event))
-        else:
-            message = to_incoming(event)
-            reply = await answer(self.app, message.sender, message.place, message.content)
-            if reply is None:
-                await self.accept(message)
-                async with self.app.database.statement() as session:
-                    await session.execute(COUNT_MESSAGE, {"author": event["author"]})
-            else:
-                text = "\n".join([reply.text, *(each.url for each in reply.files)])
-                buttons = buttons_of(reply, event["author"], self.app.clock.now())
-                self.post(f"command-{event['id']}", text, buttons)
+        match event["kind"]:
+            case "edit":
+                edits = Edits(self.app, NAME)
+                edited = await edits.change(event["id"], event["text"])
+                if edited is not None and edited.turn_id is not None:
+                    await edits.offer_again(edited.turn_id, event["author"], self.show_buttons)
+            case "delete":
+                await Edits(self.app, NAME).delete([event["id"]])
+            case "click":
+                button = find_button(event["button"])
+                if button is not None:
+                    await accept_click(self.app, MailboxClick(self, button, event))
+            case _:
+                await self.take_message(to_incoming(event))
+
+    async def take_message(self, message: IncomingMessage) -> None:
+        """Take a message: what is no command is stored, and answered later."""
+        if not await answer_typed(self.app, message, self.send):
+            await self.accept(message)
+            async with self.app.database.statement() as session:
+                await session.execute(COUNT_MESSAGE, {"author": message.sender.platform_user_id})
 
     async def send(self, reply: Reply) -> str | None:
         """Write the answer. A file's name tells its reply: a second attempt writes the same files."""
-        *before, last = split_text(reply.content, self.settings.limit)
+        name = f"reply-{reply.turn_id}" if reply.turn_id else f"command-{reply.reply_to}"
+        *before, last = split_text("\n".join([reply.content, *(file.url for file in reply.files)]), self.settings.limit)
         for number, part in enumerate(before):
-            self.post(f"reply-{reply.turn_id}-part-{number}", part)
-        name = f"reply-{reply.turn_id}"
+            self.post(f"{name}-part-{number}", part)
         self.post(name, last, buttons_below(reply, self.app.clock.now()))
         return name
 

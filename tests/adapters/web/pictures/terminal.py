@@ -57,15 +57,16 @@ def to_screen(output: str) -> str:
     """Return the lines that stay, with their colours."""
     lines, row = [""], 0
     for step in STEP.findall(output):
-        if step in ("\r\n", "\n"):
-            row += 1
-            lines += [""] * (row + 1 - len(lines))
-        elif step == "\x1b[1A":
-            row = max(0, row - 1)
-        elif step == "\x1b[2K":
-            lines[row] = ""
-        elif step != "\r" and not step.startswith("\x1b[?"):
-            lines[row] += step
+        match step:
+            case "\r\n" | "\n":
+                row += 1
+                lines += [""] * (row + 1 - len(lines))
+            case "\x1b[1A":
+                row = max(0, row - 1)
+            case "\x1b[2K":
+                lines[row] = ""
+            case _ if step != "\r" and not step.startswith("\x1b[?"):
+                lines[row] += step
     return "\n".join(lines).rstrip()
 
 
