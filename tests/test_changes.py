@@ -9,8 +9,7 @@ import asyncpg
 import pytest
 from pydantic import SecretStr
 
-from adapters.slack.install.installations import Installations, Installed
-from adapters.slack.install.vault import Vault
+from adapters.slack.install.installations import Installations, Installed, Vault
 from agent.live.listener import Listener
 from shared.clock import SystemClock
 from shared.db.database import Address, Database

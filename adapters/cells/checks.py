@@ -116,7 +116,12 @@ async def list_idle(move: Move) -> list[str]:
 async def check_move(move: Move, key_hashes: Collection[str]) -> None:
     """Raise `ConfigurationError` with the remedy when the server can't move so; `key_hashes` are of our SECRET_KEYs."""
     source, target = move.source, move.target
-    await _check_tables(source, target)
+    revisions = []
+    for cell in (source, target):
+        rows = await cell.connection.fetch(to_sql(statements.list_revisions))
+        revisions.append({row["revision"] for row in rows})
+    if differences := revisions[0] ^ revisions[1]:
+        raise OtherTables(source=source.name, target=target.name, what=", ".join(sorted(differences)))
     keys = await _list_key_hashes(source), await _list_key_hashes(target)
     # Of a cell in which nothing runs now, nobody knows the key.
     if any(hashes and not hashes & set(key_hashes) for hashes in keys):
@@ -127,16 +132,11 @@ async def check_move(move: Move, key_hashes: Collection[str]) -> None:
     (count,) = (await move.fetch(target, statements.count_conversations))[0]
     if count and state not in {"here", "arriving"}:
         raise RowsInTarget(target=target.name, count=count)
-    await _check_files(move)
-
-
-async def _check_tables(source: Cell, target: Cell) -> None:
-    sets = []
-    for cell in (source, target):
-        rows = await cell.connection.fetch(to_sql(statements.list_revisions))
-        sets.append({row["revision"] for row in rows})
-    if differences := sets[0] ^ sets[1]:
-        raise OtherTables(source=source.name, target=target.name, what=", ".join(sorted(differences)))
+    files = (await count_content(move)).rows.get("file_records", 0)
+    stores = await _list_stores(source), await _list_stores(target)
+    if files and stores[0] and stores[1] and set(stores[0]) != set(stores[1]):
+        source_store, target_store = (" and ".join(sorted(store)) for store in stores)
+        raise OtherFiles(files=files, source_store=source_store, target=target.name, target_store=target_store)
 
 
 async def _list_key_hashes(cell: Cell) -> set[str]:
@@ -147,11 +147,3 @@ async def _list_key_hashes(cell: Cell) -> set[str]:
 async def _list_stores(cell: Cell) -> Collection[str]:
     rows = await cell.connection.fetch(to_sql(statements.list_processes_alive))
     return {row["store"] for row in rows}
-
-
-async def _check_files(move: Move) -> None:
-    files = (await count_content(move)).rows.get("file_records", 0)
-    stores = await _list_stores(move.source), await _list_stores(move.target)
-    if files and stores[0] and stores[1] and set(stores[0]) != set(stores[1]):
-        source_store, target_store = (" and ".join(sorted(store)) for store in stores)
-        raise OtherFiles(files=files, source_store=source_store, target=move.target.name, target_store=target_store)

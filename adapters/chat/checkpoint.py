@@ -47,41 +47,36 @@ class Checkpoint:
         return None if row.is_held else row.seen_id
 
     async def note(self, now: datetime) -> None:
-        """Store that a process listens now."""
-        parameters = {"bot_id": await self._bot.find_id(), "seen": to_mark(now - IN_TRANSIT), "held": HELD_SECONDS}
-        async with self._database.statement() as session:
-            await session.execute(statements.note_seen, parameters)
+        """Store that a process listens now, if the database is there."""
+        parameters = {"seen": to_mark(now - IN_TRANSIT), "held": HELD_SECONDS}
+        with suppress(DatabaseLost):
+            parameters["bot_id"] = await self._bot.find_id()
+            async with self._database.statement() as session:
+                await session.execute(statements.note_seen, parameters)
 
     async def release(self) -> None:
-        """Store that this process no longer listens."""
-        parameters = {"bot_id": await self._bot.find_id()}
-        async with self._database.statement() as session:
-            await session.execute(statements.release, parameters)
+        """Store that this process no longer listens, if the database is there."""
+        with suppress(DatabaseLost):
+            parameters = {"bot_id": await self._bot.find_id()}
+            async with self._database.statement() as session:
+                await session.execute(statements.release, parameters)
 
 
 async def attend(app: "App", checkpoint: Checkpoint, is_connected: Callable[[], Awaitable[bool]]) -> None:
     """Update the checkpoint while we listen; raises `Unavailable` if a lost connection does not come back."""
-    try:
-        await _note_while_connected(app, checkpoint, is_connected)
-    finally:
-        with suppress(DatabaseLost):
-            await checkpoint.release()
-
-
-async def _note_while_connected(
-    app: "App", checkpoint: Checkpoint, is_connected: Callable[[], Awaitable[bool]]
-) -> None:
     last, last_note = app.clock.monotonic(), 0.0
-    while True:
-        now = app.clock.monotonic()
-        last = now if await is_connected() else last
-        if now - last > LOST_SECONDS:
-            raise Unavailable("The connection to the platform is lost.")
-        if last == now and now - last_note >= NOTE_SECONDS:
-            last_note = now
-            with suppress(DatabaseLost):
+    try:
+        while True:
+            now = app.clock.monotonic()
+            last = now if await is_connected() else last
+            if now - last > LOST_SECONDS:
+                raise Unavailable("The connection to the platform is lost.")
+            if last == now and now - last_note >= NOTE_SECONDS:
+                last_note = now
                 await checkpoint.note(app.clock.now())
-        await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(LOOK_SECONDS)
+    finally:
+        await checkpoint.release()
 
 
 async def accept_missed(

@@ -5,7 +5,7 @@ come from here.
 """
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,7 +13,7 @@ from adapters.chat.buttons import CHOICE, RUN, AnswerButtons, Button, ShownButto
 from adapters.chat.clicks import STOPPING, THANKS, Click, accept_click
 from adapters.chat.delivery import DirectPlatform, key_of, to_kind_key
 from adapters.chat.live import show_live
-from adapters.chat.parts import Post, Rendered, Upload, collect, last_part, links_to, to_parts
+from adapters.chat.parts import Post, Upload, collect, last_part, links_to, to_parts
 from adapters.chat.reactions import STOP_EMOJI, STOP_HINT, Reactions, list_words, to_emoji
 from shared.messages import IncomingMessage, Place
 from shared.tasks import run_on_text
@@ -94,7 +94,13 @@ class PostingPlatform(DirectPlatform):
         if reply.was_tried or delivery.was_resumed:
             posted = dict(await self.list_posted(place))
         buttons = to_emoji(buttons_below(reply, self.app.clock.now()))
-        draft, uploads = await self._draft(reply, list_words(buttons))
+        limits, words = self.limits, list_words(buttons)
+        uploads, others = await collect(self.app, reply.files, limits.file_bytes, allows_empty=False)
+        # Two blanks keep the lines of choices apart.
+        choices = ["", "  \n".join(words)] if words else []
+        text = "\n".join([reply.content.strip(), *links_to(others), *choices])
+        sizes = {"limit": limits.message_chars, "most": limits.parts, "preview": limits.preview_chars}
+        draft = await run_on_text(lambda markup: to_parts(reply.content, markup, **sizes), text)
         for index, text in enumerate(draft.parts):
             reply_to = reply.reply_to if index == 0 else None
             options: dict[str, Any] = {"allows_mentions": delivery.allows_mentions, "check": reply.check_claim}
@@ -105,8 +111,8 @@ class PostingPlatform(DirectPlatform):
                 await self.edit(place, earlier, replace(post, key=f"{key}-final"))
             last = earlier or await self.post(place, post)
         links = {file.filename: file.url for file in reply.files}
-        for index, upload in enumerate(uploads):
-            text = f"{upload.filename}: {links.get(upload.filename, NOT_TAKEN)}"
+        for index, upload in enumerate([*filter(None, [draft.file]), *uploads]):
+            text = f"{upload.filename}: {links.get(upload.filename, 'too large')}"
             reply_to = reply.reply_to if place.thread else None
             post = Post(text, f"{key}-file-{index}", reply_to, check=reply.check_claim)
             if post.key in posted:
@@ -141,16 +147,6 @@ class PostingPlatform(DirectPlatform):
             channel, thread = answer.platform_channel_id, answer.platform_thread_id
             place = Place(self.name, None, channel, thread=thread)
             await self.offer(place, answer.platform_message_id, to_emoji(buttons))
-
-    async def _draft(self, reply: "Reply", words: Sequence[str]) -> tuple[Rendered, Sequence[Upload]]:
-        limits = self.limits
-        uploads, others = await collect(self.app, reply.files, limits.file_bytes, allows_empty=False)
-        # Two blanks keep the lines of choices apart.
-        choices = ["", "  \n".join(words)] if words else []
-        text = "\n".join([reply.content.strip(), *links_to(others), *choices])
-        options = {"limit": limits.message_chars, "most": limits.parts, "preview": limits.preview_chars}
-        rendered = await run_on_text(lambda markup: to_parts(reply.content, markup, **options), text)
-        return rendered, [*filter(None, [rendered.file]), *uploads]
 
 
 class _LiveMessage:

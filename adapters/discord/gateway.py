@@ -28,8 +28,7 @@ from adapters.discord.events.members import Members
 from adapters.discord.events.welcome import welcome
 from adapters.discord.interactions import slash
 from adapters.discord.interactions.interactions import Interactions
-from adapters.discord.sending.buttons import replace_buttons
-from adapters.discord.sending.command_reply import post_reply
+from adapters.discord.sending.reply import post_reply, replace_buttons
 from adapters.discord.transport.library import client_options
 from adapters.discord.transport.rest import THREAD_EXISTS, IntentMissing, Refused, TokenRefused, as_our_errors, insist
 from shared.db.database import retry_on_lost_db
@@ -174,8 +173,13 @@ class Gateway(discord.AutoShardedClient):
 
     async def start_up(self, token: str) -> None:
         """Connect and stay connected; raises `Undeliverable` when Discord refuses the token or the intents."""
+
+        def catch_up(since: datetime) -> None:
+            hold = self._checkpoint.hold(discord.utils.time_snowflake(since))
+            self._running.start(self._accept_missed(hold), "catch-up")
+
         try:
-            with self._app.events.failovers.observed(self._catch_up_after_failover):
+            with self._app.events.failovers.observed(catch_up):
                 await as_our_errors(self.start(token))
         except discord.PrivilegedIntentsRequired as error:
             raise IntentMissing from error
@@ -230,10 +234,6 @@ class Gateway(discord.AutoShardedClient):
         since, self._skipped = self._skipped, 0
         await self._accept_missed(since)
 
-    def _catch_up_after_failover(self, since: datetime) -> None:
-        hold = self._checkpoint.hold(discord.utils.time_snowflake(since))
-        self._running.start(self._accept_missed(hold), "catch-up")
-
     async def on_guild_join(self, guild: discord.Guild) -> None:
         """Introduce the agent on a new server."""
         await welcome(self._apps_of(guild.id)[0], guild)
@@ -261,10 +261,8 @@ class Gateway(discord.AutoShardedClient):
 
     async def on_interaction(self, interaction: discord.Interaction) -> None:
         """Handle a command, a menu entry, a form or a click."""
-        if self._is_holder():
-            await self._interact(interaction)
-
-    async def _interact(self, interaction: discord.Interaction) -> None:
+        if not self._is_holder():
+            return
         try:
             apps = self._apps_of(interaction.guild_id)
         except Unavailable as error:

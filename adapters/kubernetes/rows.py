@@ -1,7 +1,7 @@
 """Rows as resources: read, compared with what a manifest says, and written by the functions of the schema `admin`."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import unified_diff
@@ -100,20 +100,17 @@ def compare(old: Spec, new: Spec) -> list[str]:
     before, after = old.to_fields(), new.to_fields()
     lines: list[str] = []
     for field in (field.alias or name for name, field in type(new).model_fields.items()):
-        if before.get(field) != after.get(field):
-            lines += _to_lines(field, before.get(field), after.get(field))
+        old_value, new_value = before.get(field), after.get(field)
+        if old_value == new_value:
+            continue
+        if field in CLOSED_FIELDS:
+            lines.append(f"{field}: changed")
+        elif isinstance(old_value, str) and isinstance(new_value, str) and "\n" in old_value + new_value:
+            difference = list(unified_diff(old_value.splitlines(), new_value.splitlines(), lineterm="", n=1))
+            lines += [f"{field}:", *(f"  {line}" for line in difference[2:])]
+        else:
+            lines.append(f"{field}: {_to_text(old_value)} -> {_to_text(new_value)}")
     return lines
-
-
-def _to_lines(field: str, old: Any, new: Any) -> Iterator[str]:
-    if field in CLOSED_FIELDS:
-        yield f"{field}: changed"
-    elif isinstance(old, str) and isinstance(new, str) and "\n" in old + new:
-        yield f"{field}:"
-        difference = list(unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=1))
-        yield from (f"  {line}" for line in difference[2:])
-    else:
-        yield f"{field}: {_to_text(old)} -> {_to_text(new)}"
 
 
 def _to_text(value: Any) -> str:

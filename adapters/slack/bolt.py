@@ -62,14 +62,14 @@ def build_app(
     interactions.register(bolt, app, clients, running=running, events=events)
     if installations is not None:
         uninstall.register(bolt, Uninstall(clients, installations))
+
+    async def ignore(event: dict[str, Any]) -> None:
+        return
+
     # Events without a listener are acknowledged, too; otherwise Slack would repeat them.
-    bolt.event(ANYTHING)(_ignore)
+    bolt.event(ANYTHING)(ignore)
     bolt.error(_on_error)
     return bolt
-
-
-async def _ignore(event: dict[str, Any]) -> None:
-    return
 
 
 async def _on_error(error: Exception, body: dict[str, Any]) -> BoltResponse:

@@ -61,8 +61,7 @@ def rotate_keys() -> None:
     """Encrypt the workspaces' tokens with the first key of SECRET_KEY; after that the old keys can go."""
 
     async def work(session: "AsyncSession", settings: "Settings") -> tuple[int, list[str]]:
-        from adapters.slack.install.installations import rotate
-        from adapters.slack.install.vault import Vault
+        from adapters.slack.install.installations import Vault, rotate
         from shared.settings import load_secrets
 
         return await rotate(session, Vault(load_secrets(settings).secret_keys))

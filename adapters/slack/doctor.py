@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from slack_sdk.errors import SlackApiError, SlackRequestError
 
 from adapters.base import Finding
-from adapters.slack.install.scopes import SCOPES
+from adapters.slack.install import SCOPES
 from adapters.slack.settings import SlackSettings
 from adapters.slack.transport.api import HISTORY_REMEDY, MethodLimits, RateLimited, Refused, Token, TokenRefused, Web
 from adapters.slack.transport.clients import Clients
@@ -38,27 +38,29 @@ async def examine(settings: SlackSettings, public_url: str | None) -> AsyncGener
         if settings.bot_token is not None:
             async for finding in _look_at_bot_token(clients, settings.bot_token):
                 yield finding
-        if settings.app_token is not None:
-            try:
-                await clients.library_client().apps_connections_open(app_token=settings.app_token.get_secret_value())
-            except (SlackApiError, SlackRequestError, aiohttp.ClientError, TimeoutError, OSError) as error:
-                kind = "SLACK_APP_TOKEN begins with xapp- and has the scope connections:write"
-                yield _explain(error, str(AppTokenRefused()), f"{kind}; this one is of another kind")
-            else:
-                yield Finding("ok", "Socket Mode: Slack gives a connection")
-        elif settings.signing_secret is None:
-            text = "neither SLACK_APP_TOKEN (Socket Mode) nor SLACK_SIGNING_SECRET (HTTP) is set; nothing can arrive"
-            yield Finding("fail", text)
-        elif public_url is None:
-            text = "HTTP: PUBLIC_URL is not set, so Slack has no address to send to; set it, or use a socket"
-            yield Finding("fail", text)
-        elif not public_url.startswith("https://"):
-            yield Finding("warn", f"HTTP: Slack sends to https addresses alone, and PUBLIC_URL is {public_url}")
-        else:
-            yield Finding("ok", f"HTTP: Slack sends to {public_url.rstrip('/')}{PATHS[0]}")
+        yield await _look_at_connection(clients, settings, public_url)
         if settings.client_id is not None:
             yield _look_at_installing(settings, public_url)
         yield Finding("ok", f"events: {UNSEEN}")
+
+
+async def _look_at_connection(clients: Clients, settings: SlackSettings, public_url: str | None) -> Finding:
+    if settings.app_token is not None:
+        try:
+            await clients.library_client().apps_connections_open(app_token=settings.app_token.get_secret_value())
+        except (SlackApiError, SlackRequestError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            kind = "SLACK_APP_TOKEN begins with xapp- and has the scope connections:write"
+            return _explain(error, str(AppTokenRefused()), f"{kind}; this one is of another kind")
+        return Finding("ok", "Socket Mode: Slack gives a connection")
+    if settings.signing_secret is None:
+        text = "neither SLACK_APP_TOKEN (Socket Mode) nor SLACK_SIGNING_SECRET (HTTP) is set; nothing can arrive"
+        return Finding("fail", text)
+    if public_url is None:
+        text = "HTTP: PUBLIC_URL is not set, so Slack has no address to send to; set it, or use a socket"
+        return Finding("fail", text)
+    if not public_url.startswith("https://"):
+        return Finding("warn", f"HTTP: Slack sends to https addresses alone, and PUBLIC_URL is {public_url}")
+    return Finding("ok", f"HTTP: Slack sends to {public_url.rstrip('/')}{PATHS[0]}")
 
 
 async def _look_at_bot_token(clients: Clients, secret: SecretStr) -> AsyncGenerator[Finding]:

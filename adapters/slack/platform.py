@@ -4,7 +4,6 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from slack_bolt.request.async_request import AsyncBoltRequest
@@ -77,8 +76,7 @@ class SlackPlatform(DirectPlatform):
         super().__init__(settings)
         self._read_seconds = read_seconds
         self._clients: Clients | None = None
-        self._bolt: AsyncApp | None = None
-        self._events: Events | None = None
+        self._bolt: tuple[AsyncApp, Events] | None = None
         self._installations: Installations | None = None
         self._running = Running()
         self._live_messages = ShownMessages()
@@ -102,7 +100,7 @@ class SlackPlatform(DirectPlatform):
         await self._running.settle(0)
         if self._clients is not None:
             await self._clients.aclose()
-        self._clients = self._bolt = self._events = None
+        self._clients = self._bolt = None
         await super().aclose()
 
     async def listen(self, app: "App") -> None:
@@ -118,14 +116,18 @@ class SlackPlatform(DirectPlatform):
             await self.clients.find(None)
         secret = self.settings.app_token
         if secret is None:
-            await self._listen_while_connected(_always)
+
+            async def always() -> bool:
+                return True
+
+            await self._listen_while_connected(always)
             return
         bot = BotAccount(self.app.database, PLATFORM, secret.get_secret_value())
         places = Places(self.app.database, bot, self.app.clock)
         async with (
             places.held(),
             open_socket(
-                self._open_bolt(), self.clients, secret, clock=self.app.clock, running=self._running
+                self._open_bolt()[0], self.clients, secret, clock=self.app.clock, running=self._running
             ) as connection,
         ):
 
@@ -137,7 +139,7 @@ class SlackPlatform(DirectPlatform):
 
     async def _listen_while_connected(self, is_connected: Callable[[], Awaitable[bool]]) -> None:
         """Listen while there is a connection, and catch up on messages from before."""
-        self._open_bolt()
+        _, events = self._open_bolt()
         self.connected.set()
         suspensions = asyncio.create_task(end_suspensions(self.app, self.clients), name="suspended sessions")
         try:
@@ -145,17 +147,17 @@ class SlackPlatform(DirectPlatform):
             account = token.get_secret_value() if token is not None else str(self.settings.client_id)
             checkpoint = Checkpoint(self.app.database, PLATFORM, account)
             since = await checkpoint.find_gap()
-            if since is not None and self._events is not None:
-                self._running.start(self._catch_up(self._events, since), "catch-up")
-            with self.app.events.failovers.observed(self._catch_up_after_failover):
+
+            def catch_up(mark: str) -> None:
+                self._running.start(self._catch_up(events, mark), "catch-up")
+
+            if since is not None:
+                catch_up(since)
+            with self.app.events.failovers.observed(lambda moment: catch_up(to_mark(moment))):
                 await attend(self.app, checkpoint, is_connected)
         finally:
             suspensions.cancel()
             self.connected.clear()
-
-    def _catch_up_after_failover(self, since: datetime) -> None:
-        if self._events is not None:
-            self._running.start(self._catch_up(self._events, to_mark(since)), "catch-up")
 
     async def _catch_up(self, events: Events, since: str) -> None:
         async def catch_up() -> None:
@@ -167,7 +169,7 @@ class SlackPlatform(DirectPlatform):
     async def dispatch(self, body: str, headers: Mapping[str, str]) -> "BoltResponse":
         """Handle an HTTP request whose signature has been verified."""
         with self._running.kept():
-            return await self._open_bolt().async_dispatch(AsyncBoltRequest(body=body, headers=dict(headers)))
+            return await self._open_bolt()[0].async_dispatch(AsyncBoltRequest(body=body, headers=dict(headers)))
 
     def routes(self) -> "Sequence[Route]":
         """Return the routes for Slack's requests and for installations."""
@@ -249,14 +251,10 @@ class SlackPlatform(DirectPlatform):
         async for finding in examine(self.settings, settings.public_url):
             yield finding
 
-    def _open_bolt(self) -> "AsyncApp":
+    def _open_bolt(self) -> "tuple[AsyncApp, Events]":
         if self._bolt is None:
-            self._events = Events(self.app, self.clients, self._running)
-            self._bolt = build_app(
-                self.app, self.clients, self._running, events=self._events, installations=self._installations
-            )
+            events = Events(self.app, self.clients, self._running)
+            installations = self._installations
+            bolt = build_app(self.app, self.clients, self._running, events=events, installations=installations)
+            self._bolt = bolt, events
         return self._bolt
-
-
-async def _always() -> bool:
-    return True

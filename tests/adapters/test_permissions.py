@@ -7,8 +7,8 @@ import pytest
 
 from adapters.discord.doctor import INVITE, NEEDED, USEFUL
 from adapters.discord.transport.library import INTENTS
+from adapters.slack.install import SCOPES
 from adapters.slack.install.manifest import EVENTS, OF_PANEL
-from adapters.slack.install.scopes import SCOPES
 from tests.support.source_tree import ROOT
 
 REASON_WORDS = 3

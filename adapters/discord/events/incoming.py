@@ -8,8 +8,7 @@ from mimetypes import MimeTypes
 import discord
 
 from adapters.chat.addressing import Addressing
-from adapters.chat.intake import CARDS_CHARS, render_cards
-from adapters.discord.events.cards import read_cards, read_embeds
+from adapters.chat.intake import CARDS_CHARS, Card, render_cards, to_poll
 from shared.messages import Attachment, IncomingMessage, Place, PlatformContext, QuotedMessage, Sender
 from shared.text import clean, cut, to_plain_name
 
@@ -190,6 +189,24 @@ def to_forwarded(message: discord.Message) -> list[QuotedMessage]:
         cards = render_cards(read_cards(message), message.content)
         quotes.append(QuotedMessage("shown below", cards, str(message.id)))
     return [quote for quote in quotes if quote.text]
+
+
+def read_cards(message: discord.Message) -> list[Card]:
+    """Return the embeds and the poll of a message."""
+    cards = read_embeds(message.embeds)
+    if message.poll is not None:
+        cards.append(to_poll(message.poll.question, (answer.text or "" for answer in message.poll.answers)))
+    return cards
+
+
+def read_embeds(embeds: Sequence[discord.Embed]) -> list[Card]:
+    """Return the embeds of a message or of a forwarded one."""
+    cards = []
+    for embed in embeds:
+        beginning = [embed.author.name, embed.title, *(embed.description or "").splitlines()]
+        fields = [f"{field.name}: {field.value}" for field in embed.fields]
+        cards.append(Card([line for line in (*beginning, *fields, embed.footer.text) if line]))
+    return cards
 
 
 def to_quoted_message(message: discord.Message, me: int) -> QuotedMessage:

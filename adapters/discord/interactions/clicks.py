@@ -1,15 +1,17 @@
 """Clicks on buttons on Discord, which have to be acknowledged within three seconds."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from adapters.chat.buttons import CHOICE, Button
+from adapters.chat.buttons import CHOICE, Button, ShownButton, to_label
 from adapters.chat.clicks import Click
 from adapters.discord.events.incoming import from_interaction
 from adapters.discord.interactions.respond import Acknowledger, store
-from adapters.discord.sending.buttons import chosen_rows
+from adapters.discord.sending.reply import GREEN, GREY, in_rows, to_component
 from adapters.discord.sending.response_writer import WHISPER, is_private
+from adapters.discord.transport.rest import Json
 from shared.messages import IncomingMessage
 
 if TYPE_CHECKING:
@@ -59,3 +61,14 @@ class DiscordClick(Click):
         defer = partial(self._acknowledger.defer, self._interaction, is_private=True)
         await store(self._inbox, message, defer)
         await self._acknowledger.replace_buttons(str(row.reply_to).partition(":")[2], rows)
+
+
+def chosen_rows(choices: Sequence[str], index: int) -> list[Json]:
+    """Return the rows after a choice, all disabled."""
+    buttons = [
+        ShownButton(Button(CHOICE, 0, "", expires=0, index=number), to_label(choice))
+        for number, choice in enumerate(choices)
+    ]
+    styles = [GREEN if number == index else GREY for number in range(len(choices))]
+    pairs = zip(map(to_component, buttons), styles, strict=True)
+    return in_rows([component | {"style": style, "disabled": True} for component, style in pairs])

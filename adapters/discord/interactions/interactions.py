@@ -23,7 +23,7 @@ from adapters.discord.events.incoming import (
 from adapters.discord.interactions import slash
 from adapters.discord.interactions.clicks import DiscordClick
 from adapters.discord.interactions.respond import AT_ONCE_SECONDS, SORRY, Acknowledger, Form, store, text_of
-from adapters.discord.sending.command_reply import to_bodies
+from adapters.discord.sending.reply import to_bodies
 from adapters.discord.sending.response_writer import INTERACTION, WHISPER, ResponseWriter
 from adapters.discord.transport.rest import GONE, UNKNOWN_INTERACTION, UPLOAD_SECONDS, Refused, insist
 from agent import commands
@@ -76,7 +76,12 @@ class Interactions:
         payload: Any = interaction.data or {}
         try:
             if interaction.type is InteractionType.component:
-                await self._on_click(interaction, str(payload.get("custom_id", "")))
+                custom_id = str(payload.get("custom_id", ""))
+                if (button := find_button(custom_id)) is not None:
+                    click = DiscordClick(button, interaction, self._acknowledger, inbox=self._app.inbox)
+                    await accept_click(self._app, click)
+                elif (form_button := find_form_id(custom_id)) is not None:
+                    await self._forms.on_click(interaction, form_button)
             elif interaction.type is InteractionType.modal_submit:
                 await self._on_form(interaction, payload, me)
             elif interaction.type is InteractionType.application_command:
@@ -97,13 +102,6 @@ class Interactions:
         except ParleyError as error:
             log.info("apology_not_said", cause=str(error))
 
-    async def _on_click(self, interaction: discord.Interaction, custom_id: str) -> None:
-        if (button := find_button(custom_id)) is not None:
-            click = DiscordClick(button, interaction, self._acknowledger, inbox=self._app.inbox)
-            await accept_click(self._app, click)
-        elif (form_button := find_form_id(custom_id)) is not None:
-            await self._forms.on_click(interaction, form_button)
-
     async def _on_command(self, interaction: discord.Interaction, payload: Any, me: int) -> None:
         name, options = str(payload["name"]), list(payload.get("options", ()))
         if name == slash.ASK:
@@ -115,29 +113,33 @@ class Interactions:
                 if file_id == str(values.get("file"))
             )
             await self._ask(interaction, str(values["question"]), files=attachments)
-        elif name == slash.ABOUT_THIS:
+            return
+        if name == slash.ABOUT_THIS:
             await self._acknowledger.ask_for_text(interaction, f"{FORM_PREFIX}:{payload['target_id']}", QUESTION)
-        elif name == slash.FROM_HERE:
+            return
+        if name == slash.FROM_HERE:
             await self._acknowledger.defer(interaction, is_private=True)
             after = str(int(payload["target_id"]) - 1)
             messages = await self._list_messages(interaction, after, me, most=MOST_SUMMARISED)
             if not messages:
                 raise Unreadable
             await self._ask(interaction, SUMMARISE, earlier=messages, is_deferred_in_private=True)
-        elif (form := commands.find_form(slash.to_line(name, options))) is not None:
+            return
+        line = slash.to_line(name, options)
+        if (form := commands.find_form(line)) is not None:
             await self._forms.on_command(interaction, form)
-        elif (credential_form := commands.find_credential_form(slash.to_line(name, options))) is not None:
+        elif (credential_form := commands.find_credential_form(line)) is not None:
             # At once and without the database: a form can only be the first response.
             label = cut(f"The password or key for {credential_form}", MAX_LABEL_CHARS)
             question = Form("Your credential", label, MAX_CHARS)
             await self._acknowledger.ask_for_text(interaction, f"{CREDENTIAL_PREFIX}:{credential_form}", question)
         else:
-            await self._run(interaction, name, options)
+            await self._run(interaction, name, line)
 
-    async def _run(self, interaction: discord.Interaction, name: str, options: list[Any]) -> None:
+    async def _run(self, interaction: discord.Interaction, name: str, line: str) -> None:
         slash_command = next((command for command in commands.list_commands(PLATFORM) if command.name == name), None)
         place = to_interaction_place(interaction)
-        answering = asyncio.create_task(self._answer(interaction, place, slash.to_line(name, options)), name="command")
+        answering = asyncio.create_task(self._answer(interaction, place, line), name="command")
         await asyncio.wait({answering}, timeout=AT_ONCE_SECONDS)
         # An error is raised where the answer is awaited.
         early = answering.result() if answering.done() and answering.exception() is None else None

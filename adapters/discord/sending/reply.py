@@ -9,13 +9,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adapters.base import Latest
-from adapters.chat.buttons import AnswerButtons, ShownButton, buttons_below
+from adapters.chat.buttons import AnswerButtons, ShownButton, buttons_below, buttons_of
+from adapters.chat.delivery import key_of
 from adapters.chat.live import SECONDS_PER_EDIT
-from adapters.chat.parts import Rendered, Upload, to_parts
+from adapters.chat.parts import Rendered, Upload, collect, to_parts
 from adapters.discord.sending.history import NONCE_SECONDS, find_live, find_posted, is_same_part
 from adapters.discord.sending.response_writer import ASIDE, INTERACTIONS, PRIVATE, SUPPRESS_EMBEDS, ResponseWriter
 from adapters.discord.sending.tables import tables_to_blocks
-from adapters.discord.sending.uploads import UploadLimits, choose_uploads
+from adapters.discord.sending.uploads import DEFAULT_BYTES, UploadLimits, choose_uploads
 from adapters.discord.transport.rest import (
     CANNOT_READ_HISTORY,
     GONE,
@@ -26,13 +27,17 @@ from adapters.discord.transport.rest import (
     Manner,
     Refused,
     Rest,
+    insist,
 )
+from shared.errors import Unavailable
+from shared.log import get_logger
 from shared.messages import Place
 from shared.tasks import run_on_text
 from shared.text import abbreviate, is_one_message
 
 if TYPE_CHECKING:
     from agent.app import App
+    from agent.commands import CommandReply
     from agent.queue.outbox import Reply
 
 # A nonce has at most 25 characters; the number of a part and a suffix follow these.
@@ -43,6 +48,8 @@ PREVIEW_CHARS = 1500
 MOST_BUTTONS, IN_A_ROW, LABEL_CHARS = 20, 5, 40
 BLUE, GREY, GREEN, RED = 1, 2, 3, 4
 COLOURS = {"choice": BLUE, "main": BLUE, "plain": GREY, "yes": GREEN, "no": RED}
+
+log = get_logger()
 
 # Messages, each with its files.
 Bodies = list[tuple[Json, Sequence[Upload]]]
@@ -263,3 +270,30 @@ def to_component(button: ShownButton) -> Json:
     if button.is_emoji:
         return component | {"emoji": {"id": None, "name": button.label}}
     return component | {"label": abbreviate(button.label, LABEL_CHARS)}
+
+
+async def replace_buttons(rest: Rest, answer: Any, answer_buttons: AnswerButtons) -> None:
+    """Replace the buttons of a posted answer; `answer` is its outbox row."""
+    channel_id = answer.platform_thread_id or answer.platform_channel_id
+    path, body = "/channels/{channel_id}/messages/{message_id}", {"components": list(to_rows(answer_buttons))}
+    try:
+        await insist(
+            lambda: rest.call("PATCH", path, body, channel_id=channel_id, message_id=answer.platform_message_id)
+        )
+    except (Refused, Unavailable) as error:
+        # The message may be deleted, or visible to its asker only.
+        log.info("buttons_not_changed", cause=str(error))
+
+
+async def to_bodies(app: "App", reply: "CommandReply", asker: str) -> Bodies:
+    """Return the messages of a reply; files that are too large for any server are links."""
+    uploads, others = await collect(app, reply.files, DEFAULT_BYTES)
+    text = "\n".join([reply.text, *(f"{other.filename}: <{other.url}>" for other in others)])
+    rows = to_rows(buttons_of(reply, asker, app.clock.now()))
+    return to_messages(render(text, may_attach=False).parts, uploads, rows)
+
+
+async def post_reply(app: "App", rest: Rest, reply: "Reply") -> None:
+    """Post the reply to a typed command; a private one is a direct message."""
+    nonce = to_nonce(key_of(app.secrets, reply))
+    await Sender(app, rest).post(await reply.in_direct(rest.open_direct), nonce)

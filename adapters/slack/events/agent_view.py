@@ -1,10 +1,13 @@
-"""Whether an app has Slack's agent messaging experience, which is detected and not configured.
+"""The agent's own conversations in Slack: suggested prompts, titles, and how direct messages count.
 
-There, each direct message outside a thread is the root of one. Slack adds what the person looks at to such messages,
-and to no others.
+An app may have Slack's agent messaging experience, which is detected and not configured. There, each direct message
+outside a thread is the root of one. Slack adds what the person looks at to such messages, and to no others.
 """
 
+from typing import Any
+
 from adapters.slack.events.incoming import is_in_direct
+from adapters.slack.sending.sessions import to_title
 from adapters.slack.transport.api import Json, Web
 from shared.db.database import Database
 from shared.db.statements import load_statements
@@ -12,6 +15,13 @@ from shared.db.statements import load_statements
 statements = load_statements(__file__)
 
 CONTEXT = "app_context"
+HEADING = "What can I do for you?"
+PROMPTS = (
+    ("What can you do?", "What can you do for me here?"),
+    ("Remember something", "Please remember that I like short answers."),
+    ("What do you remember?", "What do you remember about me?"),
+    ("Write a document", "Write me a document with an agenda for a one-hour meeting."),
+)
 
 
 class AgentView:
@@ -39,3 +49,19 @@ class AgentView:
                 return event
             self._teams[team] = bool(is_agent)
         return {**event, "thread_ts": event["ts"]} if self._teams[team] else event
+
+
+def list_prompts() -> list[Json]:
+    """Return the suggested prompts, as the manifest and the API have them."""
+    return [{"title": title, "message": message} for title, message in PROMPTS]
+
+
+async def suggest(web: Web, channel: str, **where: Any) -> None:
+    """Set the suggested prompts of a direct conversation, or of a thread in it."""
+    method = "assistant.threads.setSuggestedPrompts"
+    await web.find(method, channel_id=channel, **where, title=HEADING, prompts=list_prompts())
+
+
+async def set_title(web: Web, channel: str, thread_ts: str, question: str) -> None:
+    """Set a thread's title to its first question; Slack refuses this outside the panel."""
+    await web.find("assistant.threads.setTitle", channel_id=channel, thread_ts=thread_ts, title=to_title(question))

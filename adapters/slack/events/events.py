@@ -13,9 +13,8 @@ from slack_bolt.async_app import AsyncApp
 
 from adapters.base import STORE_SECONDS, Latest, Running
 from adapters.chat.intake import Edits
-from adapters.slack.events import typed_commands
-from adapters.slack.events.agent_view import AgentView
-from adapters.slack.events.assistant import set_title
+from adapters.slack.events.agent_view import AgentView, set_title
+from adapters.slack.events.commands import answer_command
 from adapters.slack.events.directory import Directory
 from adapters.slack.events.groups import Groups
 from adapters.slack.events.incoming import (
@@ -185,7 +184,7 @@ class Events:
         event = await self.directory.with_files(web, event)
         message = to_incoming(event, web.token, names, platform_context=context)
         message = replace(message, sent_at=sent_at or message.sent_at)
-        if "/" in message.content and await typed_commands.answer(self._app, web, message):
+        if "/" in message.content and await answer_command(self._app, web, message):
             return True
         accepted = await self._app.inbox.accept(message)
         self._listening.mark_read(event)

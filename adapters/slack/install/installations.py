@@ -1,17 +1,18 @@
 """The workspaces that have installed the app, with their tokens, encrypted in Postgres."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import SecretStr
 
-from adapters.slack.install.models import SlackInstallation
-from adapters.slack.install.vault import TokenUnreadable, Vault
 from adapters.slack.transport.api import Token
 from shared.clock import Clock
+from shared.credentials import vault
 from shared.db.database import Database
 from shared.db.driver import Session
 from shared.db.statements import load_statements
+from shared.errors import Unavailable
 from shared.log import get_logger
 
 statements = load_statements(__file__)
@@ -22,9 +23,30 @@ CACHE_SECONDS = 5.0
 REMEDY = "put the old key behind the new one (SECRET_KEY=new,old), or install the app there again"
 
 EndReason = Literal["uninstalled", "revoked", "removed"]
+PURPOSE = b"parley slack tokens"
 
 
 log = get_logger()
+
+
+class TokenUnreadable(Unavailable):
+    """The token of the Slack workspace {team} was encrypted with another SECRET_KEY; install the app there again."""
+
+    code = "token_unreadable"
+
+
+class Vault(vault.Vault):
+    """The vault of the workspaces' tokens."""
+
+    def __init__(self, secret_keys: Sequence[str]) -> None:
+        super().__init__(secret_keys, PURPOSE)
+
+    def decrypt(self, owner: str, encrypted: str) -> str:
+        """Return the token; raises `TokenUnreadable` if no key fits, or it belongs to another workspace."""
+        try:
+            return super().decrypt(owner, encrypted)
+        except vault.Undecryptable:
+            raise TokenUnreadable(team=owner) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +81,7 @@ class Installations:
 
     def forget(self, table: str | None) -> None:
         """Read the tokens again if their table has changed, or may have: None."""
-        if table in (None, SlackInstallation.__tablename__):
+        if table in (None, "slack_installations"):
             self._cached.clear()
 
     async def find(self, team_id: str | None) -> Token | None:

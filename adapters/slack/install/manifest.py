@@ -4,10 +4,9 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from adapters.slack.events.assistant import list_prompts
+from adapters.slack.events.agent_view import list_prompts
 from adapters.slack.events.incoming import PLATFORM
-from adapters.slack.install import REDIRECT
-from adapters.slack.install.scopes import SCOPES
+from adapters.slack.install import REDIRECT, SCOPES
 from adapters.slack.interactions.shortcuts import CALLBACK
 from adapters.slack.interactions.slash import COMMAND
 from adapters.slack.settings import SlackSettings

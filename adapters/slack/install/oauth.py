@@ -18,10 +18,8 @@ from slack_sdk.oauth.installation_store.async_installation_store import AsyncIns
 from slack_sdk.oauth.state_store.async_state_store import AsyncOAuthStateStore
 from slack_sdk.web.async_client import AsyncWebClient
 
-from adapters.slack.install import INSTALL, REDIRECT
-from adapters.slack.install.installations import Installations, Installed
-from adapters.slack.install.scopes import SCOPES
-from adapters.slack.install.vault import Vault
+from adapters.slack.install import INSTALL, REDIRECT, SCOPES
+from adapters.slack.install.installations import Installations, Installed, Vault
 from adapters.slack.settings import SlackSettings
 from adapters.slack.transport.clients import API_BASE, Clients, quiet
 from adapters.web.notes import NO_STORE, to_note

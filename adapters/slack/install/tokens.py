@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from adapters.slack.install.installations import Installations
-from adapters.slack.install.vault import Vault
+from adapters.slack.install.installations import Installations, Vault
 from adapters.slack.transport.api import Token
 from adapters.slack.transport.clients import Clients, SettingsToken
 from shared.errors import ConfigurationError, Unavailable

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from adapters.slack.install.installations import EndReason, Installations
-from adapters.slack.install.vault import TokenUnreadable
+from adapters.slack.install.installations import EndReason, Installations, TokenUnreadable
 from adapters.slack.transport.api import Json, Token, TokenRefused
 from adapters.slack.transport.clients import Clients
 from shared.log import get_logger

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from adapters.slack.events.assistant import suggest
+from adapters.slack.events.agent_view import suggest
 from adapters.slack.events.incoming import PLATFORM
 from adapters.slack.sending.sessions import set_finished
 from adapters.slack.transport.api import Json

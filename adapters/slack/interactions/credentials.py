@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from adapters.slack.interactions.respond import url_of
+from adapters.slack.interactions.respond import NO_FORM, NOT_INSTALLED, to_modal, to_plain_text, to_section, url_of
 from adapters.slack.transport.api import Json
 from agent import commands
 from shared.credentials.people import MAX_CHARS
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 FORM, FIELD = "parley_credential", "credential"
 # The most that a text input of Slack takes.
 MOST_CHARS = min(MAX_CHARS, 3000)
-NO_FORM = "I could not open the form; please try again."
-NOT_INSTALLED = "I am not installed in this workspace any more."
+TITLE = "Your credential"
 
 log = get_logger()
 
@@ -38,9 +37,9 @@ class CredentialForms:
             web = await self._clients.find(body.get("team_id"))
             if web is not None:
                 element = {"type": "plain_text_input", "action_id": FIELD, "max_length": MOST_CHARS}
-                label = _plain(f"The password or key for {name}")
+                label = to_plain_text(f"The password or key for {name}")
                 field: Json = {"type": "input", "block_id": FIELD, "label": label, "element": element}
-                form = _to_view([field]) | {"callback_id": FORM, "private_metadata": name, "submit": _plain("Keep")}
+                form = to_modal(TITLE, [field], submit="Keep", callback_id=FORM, private_metadata=name)
                 await web.call("views.open", max_wait=0, trigger_id=body.get("trigger_id"), view=form)
         except ParleyError as error:
             log.warning("slack_form_not_opened", cause=str(error))
@@ -60,15 +59,7 @@ class CredentialForms:
         except ParleyError as error:
             await ack(response_action="errors", errors={FIELD: str(error)})
             return
-        await ack(response_action="update", view=_to_view([{"type": "section", "text": _plain(confirmation)}]))
-
-
-def _to_view(blocks: list[Json]) -> Json:
-    return {"type": "modal", "title": _plain("Your credential"), "close": _plain("Close"), "blocks": blocks}
-
-
-def _plain(text: str) -> Json:
-    return {"type": "plain_text", "text": text, "emoji": False}
+        await ack(response_action="update", view=to_modal(TITLE, [to_section(confirmation)]))
 
 
 def register(bolt: "AsyncApp", forms: CredentialForms) -> None:

@@ -19,7 +19,14 @@ from adapters.chat.forms import (
     menu_buttons,
 )
 from adapters.slack.events.incoming import to_account
-from adapters.slack.interactions.respond import url_of
+from adapters.slack.interactions.respond import (
+    NO_FORM,
+    NOT_INSTALLED,
+    to_modal,
+    to_plain_text,
+    to_section,
+    url_of,
+)
 from adapters.slack.transport.api import Json
 from agent.commands.forms.acts import ACTS
 from agent.commands.forms.base import CHANNEL, PERSON, Asker, Done, Field, OpenForm
@@ -36,8 +43,6 @@ if TYPE_CHECKING:
     from agent.app import App
 
 TITLE = "Parley"
-NO_FORM = "I could not open the form; please try again."
-NOT_INSTALLED = "I am not installed in this workspace any more."
 SORRY = "I can't do this just now; please send it again in a moment."
 NO_MEMBER = "I find no such person in this workspace."
 NO_CHANNEL = "I can't see this channel; invite me to it first."
@@ -200,13 +205,9 @@ def read_values(view: Json) -> dict[str, str]:
 
 def to_form(form: OpenForm, form_id: FormId) -> Json:
     """Return a form as a view."""
-    view = to_view([to_input(field) for field in form.fields], form.title)
-    return view | {
-        "callback_id": VIEW,
-        "private_metadata": form_id.to_id(),
-        "submit": to_plain_text("Do it"),
-        "close": to_plain_text("Cancel"),
-    }
+    blocks, title = [to_input(field) for field in form.fields], abbreviate(form.title, TITLE_CHARS)
+    names = {"callback_id": VIEW, "private_metadata": form_id.to_id()}
+    return to_modal(title, blocks, close="Cancel", submit="Do it", **names)
 
 
 def to_input(field: Field) -> Json:
@@ -263,15 +264,9 @@ def to_result(outcome: Done, asker: str, channel: str) -> list[Json]:
     return [to_section(outcome.text), *([to_actions(buttons)] if buttons else [])]
 
 
-def to_view(blocks: list[Json], title: str = TITLE) -> Json:
+def to_view(blocks: list[Json]) -> Json:
     """Return a view that only shows something."""
-    title_text = to_plain_text(abbreviate(title, TITLE_CHARS))
-    return {"type": "modal", "title": title_text, "close": to_plain_text("Close"), "blocks": blocks}
-
-
-def to_section(text: str) -> Json:
-    """Return a text as a block."""
-    return {"type": "section", "text": to_plain_text(text)}
+    return to_modal(TITLE, blocks)
 
 
 def to_actions(buttons: Sequence[tuple[FormId, str]]) -> Json:
@@ -281,8 +276,3 @@ def to_actions(buttons: Sequence[tuple[FormId, str]]) -> Json:
         for index, (button, label) in enumerate(buttons)
     ]
     return {"type": "actions", "elements": elements}
-
-
-def to_plain_text(text: str) -> Json:
-    """Return a text in which nothing is marked up."""
-    return {"type": "plain_text", "text": text, "emoji": False}

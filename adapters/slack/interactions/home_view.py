@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from adapters.slack.interactions.respond import to_modal, to_plain_text, to_section
 from adapters.slack.transport.api import Json
 from agent.commands.panels import Entry, Panel
 from agent.people.billing.budget import BudgetStatus
@@ -63,10 +64,10 @@ def to_view(home: Home) -> Json:
         panel = section.panel
         blocks += [_header(panel.title)] if section.entries else _part(panel.title, panel.empty)
         sure = {
-            "title": _plain(f"{panel.verb}?"),
-            "text": _plain("This can't be undone."),
-            "confirm": _plain(panel.verb),
-            "deny": _plain("Keep"),
+            "title": to_plain_text(f"{panel.verb}?"),
+            "text": to_plain_text("This can't be undone."),
+            "confirm": to_plain_text(panel.verb),
+            "deny": to_plain_text("Keep"),
         }
         for entry in section.entries:
             button = _button(REMOVE, panel.verb) | {"value": f"{panel.name}:{entry.id}", "confirm": sure}
@@ -103,23 +104,15 @@ def to_budget_form(limit: int | None) -> Json:
     field: Json = {"type": "number_input", "action_id": BUDGET_FIELD, "is_decimal_allowed": False, "min_value": "0"}
     if limit is not None:
         field["initial_value"] = str(limit)
-    return {
-        "type": "modal",
-        "callback_id": BUDGET_FORM,
-        "title": _plain("Workspace's budget"),
-        "submit": _plain("Save"),
-        "close": _plain("Cancel"),
-        "blocks": [
-            {
-                "type": "input",
-                "block_id": BUDGET_FIELD,
-                "optional": True,
-                "label": _plain("Tokens that all people together may use in 30 days"),
-                "hint": _plain("Empty: unlimited. It counts from the next message on."),
-                "element": field,
-            }
-        ],
+    block: Json = {
+        "type": "input",
+        "block_id": BUDGET_FIELD,
+        "optional": True,
+        "label": to_plain_text("Tokens that all people together may use in 30 days"),
+        "hint": to_plain_text("Empty: unlimited. It counts from the next message on."),
+        "element": field,
     }
+    return to_modal("Workspace's budget", [block], close="Cancel", submit="Save", callback_id=BUDGET_FORM)
 
 
 def read_budget(value: str | None) -> int | None:
@@ -137,21 +130,17 @@ def _part(title: str, text: str) -> list[Json]:
 
 
 def _header(title: str) -> Json:
-    return {"type": "header", "text": _plain(title)}
+    return {"type": "header", "text": to_plain_text(title)}
 
 
 def _text(text: str) -> Json:
     # Plain text, so that markup in what people wrote has no effect.
-    return {"type": "section", "text": _plain(text or "…")}
+    return to_section(text or "…")
 
 
 def _context(text: str) -> Json:
-    return {"type": "context", "elements": [_plain(text)]}
+    return {"type": "context", "elements": [to_plain_text(text)]}
 
 
 def _button(action: str, text: str) -> Json:
-    return {"type": "button", "action_id": f"{ACTION_ID}:{action}", "text": _plain(text)}
-
-
-def _plain(text: str) -> Json:
-    return {"type": "plain_text", "text": text, "emoji": False}
+    return {"type": "button", "action_id": f"{ACTION_ID}:{action}", "text": to_plain_text(text)}

@@ -1,4 +1,4 @@
-"""How clicks and commands are acknowledged, and answered at their response URL.
+"""How clicks and commands are acknowledged, and answered: by a view, or at their response URL.
 
 For 30 minutes, messages posted there appear where the person acted.
 """
@@ -27,6 +27,8 @@ Listener = Callable[[Any, Json], Awaitable[None]]
 # The prefix of a `reply_to` that is a response URL and not a message.
 PREFIX = "respond:"
 TOO_MANY_REQUESTS = 429
+NO_FORM = "I could not open the form; please try again."
+NOT_INSTALLED = "I am not installed in this workspace any more."
 NOT_A_MEMBER = frozenset({"not_in_channel", "channel_not_found"})
 
 log = get_logger()
@@ -45,6 +47,22 @@ def to_reply_to(response_url: str) -> str | None:
 def find_url(reply_to: str | None) -> str | None:
     """Return the response URL in a `reply_to`; None if it is a message."""
     return reply_to.removeprefix(PREFIX) if reply_to is not None and reply_to.startswith(PREFIX) else None
+
+
+def to_plain_text(text: str) -> Json:
+    """Return a text in which nothing is marked up."""
+    return {"type": "plain_text", "text": text, "emoji": False}
+
+
+def to_section(text: str) -> Json:
+    """Return a text as a block."""
+    return {"type": "section", "text": to_plain_text(text)}
+
+
+def to_modal(title: str, blocks: list[Json], *, close: str = "Close", submit: str = "", **fields: str) -> Json:
+    """Return a view: a form, if it is submitted."""
+    view = {"type": "modal", "title": to_plain_text(title), "close": to_plain_text(close), "blocks": blocks}
+    return view | fields | ({"submit": to_plain_text(submit)} if submit else {})
 
 
 def in_background(running: "Running", work: Callable[[Json], Awaitable[None]], name: str) -> Listener:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from adapters.slack.events.incoming import PLATFORM, list_people, to_plain, to_quoted_message, to_text
-from adapters.slack.interactions.respond import to_reply_to, url_of
+from adapters.slack.interactions.respond import NO_FORM, NOT_INSTALLED, to_modal, to_plain_text, to_reply_to, url_of
 from adapters.slack.transport.api import Json
 from shared.errors import ParleyError
 from shared.log import get_logger
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 CALLBACK, FORM = "ask_parley", "parley_ask"
 QUESTION = "question"
 QUESTION_CHARS, QUOTE_CHARS, METADATA_CHARS = 3000, 800, 3000
-NO_FORM = "I could not open the form; please try again."
-NOT_INSTALLED = "I am not installed in this workspace any more."
 
 log = get_logger()
 
@@ -102,32 +100,14 @@ def to_form(body: Json, about: str) -> Json:
     # Slack keeps 3,000 characters of metadata; a character outside ASCII takes six or more of them.
     while metadata["text"] and len(json.dumps(metadata)) > METADATA_CHARS:
         metadata["text"] = metadata["text"][: len(metadata["text"]) * 9 // 10]
-    return {
-        "type": "modal",
-        "callback_id": FORM,
-        "private_metadata": json.dumps(metadata),
-        "title": _plain("Ask Parley"),
-        "submit": _plain("Ask"),
-        "close": _plain("Cancel"),
-        "blocks": [
-            {"type": "context", "elements": [_plain(cut(about, QUOTE_CHARS) or "…")]},
-            {
-                "type": "input",
-                "block_id": QUESTION,
-                "label": _plain("Your question about this message"),
-                "element": {
-                    "type": "plain_text_input",
-                    "action_id": QUESTION,
-                    "multiline": True,
-                    "max_length": QUESTION_CHARS,
-                },
-            },
-        ],
-    }
-
-
-def _plain(text: str) -> Json:
-    return {"type": "plain_text", "text": text, "emoji": False}
+    element: Json = {"type": "plain_text_input", "action_id": QUESTION, "multiline": True, "max_length": QUESTION_CHARS}
+    label = to_plain_text("Your question about this message")
+    blocks: list[Json] = [
+        {"type": "context", "elements": [to_plain_text(cut(about, QUOTE_CHARS) or "…")]},
+        {"type": "input", "block_id": QUESTION, "label": label, "element": element},
+    ]
+    names = {"callback_id": FORM, "private_metadata": json.dumps(metadata)}
+    return to_modal("Ask Parley", blocks, close="Cancel", submit="Ask", **names)
 
 
 def register(bolt: "AsyncApp", shortcuts: Shortcuts) -> None:

@@ -8,11 +8,11 @@ from uuid import uuid4
 
 from adapters.chat.buttons import buttons_of
 from adapters.chat.delivery import keep
+from adapters.slack.events.commands import send_privately
 from adapters.slack.events.incoming import PLATFORM, to_plain
 from adapters.slack.interactions.actors import Actor
-from adapters.slack.interactions.respond import to_reply_to, url_of
+from adapters.slack.interactions.respond import NOT_INSTALLED, to_reply_to, url_of
 from adapters.slack.sending.buttons import to_rows
-from adapters.slack.sending.private_files import send_privately
 from adapters.slack.sending.render import neutralise_mentions, to_blocks, to_notice
 from adapters.slack.transport.api import Json, Refused
 from agent import commands
@@ -38,7 +38,6 @@ COMMAND, ASK, STOP, HELP = "/parley", "ask", "stop", "help"
 ASK_HOW = "Write `/parley ask` and your question behind it."
 ASK_HELP = "/parley ask QUESTION - Ask me something; the answer is for all here."
 TO_ASK = "To ask me something: `/parley ask` and the question."
-NOT_INSTALLED = "I am not installed in this workspace any more."
 NAME = re.compile(r"[a-z][a-z_-]*", re.IGNORECASE)
 
 ASK_INSTEAD, NOT_HERE = CommandReply(TO_ASK, is_private=True), CommandReply(NOT_INSTALLED, is_private=True)

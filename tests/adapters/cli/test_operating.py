@@ -4,7 +4,7 @@ import getpass
 import json
 import re
 
-from adapters.slack.install.vault import Vault
+from adapters.slack.install.installations import Vault
 from tests.adapters.cli.shell import Shell, cell
 
 

@@ -9,8 +9,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from adapters.slack.install.installations import rotate
-from adapters.slack.install.vault import Vault
+from adapters.slack.install.installations import Vault, rotate
 from shared.db.database import Address
 from tests.adapters.slack.conftest import Scene
 from tests.standins.openai_api import Answer, OpenAIStub

@@ -12,8 +12,8 @@ import pytest
 import yaml
 from pydantic import SecretStr
 
+from adapters.slack.install import SCOPES
 from adapters.slack.install.manifest import EVENTS, OF_PANEL, build_manifest, to_link
-from adapters.slack.install.scopes import SCOPES
 from adapters.slack.platform import SlackPlatform
 from adapters.slack.settings import SlackSettings
 from shared.db.database import Address

@@ -1,7 +1,6 @@
 """The classes of tables say what the database says: names, types, what may be NULL, and what it fills in itself."""
 
 import re
-from importlib import import_module
 
 import asyncpg
 import pytest
@@ -14,7 +13,6 @@ from tests.support.source_tree import sources_in
 
 # Modules and platforms have theirs in their folders.
 discover()
-import_module("adapters.slack.install.models")
 DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]
 COLUMNS = """
 SELECT attname AS name, format_type(atttypid, atttypmod) AS type, NOT attnotnull AS is_nullable,

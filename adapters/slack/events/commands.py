@@ -1,4 +1,7 @@
-"""Commands typed as a message, like `@Parley /stop`: Slack has no slash commands in threads."""
+"""Answers to commands: typed as a message, for Slack has no slash commands in threads; and their files.
+
+Slack shows no file in a private answer in a channel, so files are sent directly.
+"""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -6,21 +9,44 @@ from typing import TYPE_CHECKING
 from adapters.chat.buttons import buttons_below
 from adapters.chat.delivery import key_of
 from adapters.chat.intake import answer_typed
+from adapters.chat.parts import collect, links_to
 from adapters.slack.sending.buttons import to_rows
-from adapters.slack.sending.private_files import send_privately
 from adapters.slack.sending.render import render, to_blocks, to_notice
-from adapters.slack.sending.reply import send
+from adapters.slack.sending.reply import MOST_FILE_BYTES, send
 from adapters.slack.sending.shown import ShownMessages
-from adapters.slack.transport.api import Json, Web
+from adapters.slack.transport.api import Json, Refused, Web
 from agent.commands import CommandReply
 from agent.queue.outbox import DIRECT, Reply
+from shared.errors import Unavailable
+from shared.log import get_logger
 from shared.messages import IncomingMessage
 
 if TYPE_CHECKING:
     from agent.app import App
 
 
-async def answer(app: "App", web: Web, message: IncomingMessage) -> bool:
+SENT = "The file is in our direct messages."
+
+log = get_logger()
+
+
+async def send_privately(app: "App", web: Web, account: str, reply: CommandReply) -> CommandReply:
+    """Send the files of a reply to a person; return the reply with a text that says so, or links to those that stay."""
+    if not reply.files:
+        return reply
+    uploads, others = await collect(app, reply.files, MOST_FILE_BYTES, allows_empty=False)
+    items = [{"content": upload.content, "filename": upload.filename, "title": upload.filename} for upload in uploads]
+    lines = [*([SENT] if items else []), *links_to(others)]
+    try:
+        if items:
+            await web.call("files.upload.v2", file_uploads=items, channel=await web.open_direct(account))
+    except (Refused, Unavailable) as error:
+        log.warning("private_file_not_sent", cause=str(error))
+        lines = links_to(reply.files)
+    return replace(reply, text="\n".join([reply.text, *lines]), files=())
+
+
+async def answer_command(app: "App", web: Web, message: IncomingMessage) -> bool:
     """Answer a typed command; a private answer is visible only to the person."""
     account, place = message.sender.platform_user_id, message.place
     # The command is not the beginning of a thread.
