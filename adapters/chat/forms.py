@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
+from adapters.chat.clicks import NOT_YOURS
+from shared.errors import Refusal
 from shared.text import clean, to_id
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ MARK = "parley-form"
 VIEW = "parley_act"
 OPEN, SEND, BACK = STEPS = "open", "send", "back"
 MENU = "What would you like to do? Each opens a form that only you see."
+GONE = "I don't know any more what to take back; the form Undo of /admin lists it."
 BACK_LABEL, AGAIN_LABEL = "Take it back", "Change it"
 MOST_ID_CHARS, MOST_ENTRIES = 100, 10
 # Before each value in a list: platforms take no empty ones.
@@ -49,9 +52,16 @@ class FormId:
 
     @property
     def entries(self) -> list[int]:
-        """Return the entries to take back; none where the id was not ours."""
+        """Return the entries to take back; raises `Refusal` where the id was not ours."""
         entries = [to_id(number) for number in self.rest.split(",")[:MOST_ENTRIES]]
-        return [entry for entry in entries if entry is not None] if None not in entries else []
+        if None in entries:
+            raise Refusal(GONE)
+        return [entry for entry in entries if entry is not None]
+
+    def check(self, account: str, *steps: str) -> None:
+        """Make sure that this is one of these steps, by the person whose it is; raises `Refusal`."""
+        if account != self.asker or self.step not in steps:
+            raise Refusal(NOT_YOURS.format(asker=f"<@{self.asker.rpartition(':')[2]}>"))
 
 
 def find_form_id(custom_id: str) -> FormId | None:

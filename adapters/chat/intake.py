@@ -161,9 +161,9 @@ class Intake:
 
     def remember(self, message: "IncomingMessage") -> None:
         """Keep a message that is not answered as context, for instance another bot's."""
-        if message.content:
-            place, quote = message.place, to_quote(message)
-            self._recent.remember(place.channel, message.event_id, quote, thread=place.thread)
+        excerpt, place = to_quote(message), message.place
+        if excerpt.text:
+            self._recent.remember(place.channel, message.event_id, excerpt, thread=place.thread)
 
     async def edit(
         self,
@@ -193,11 +193,27 @@ class Intake:
             await post_or_keep(self._app, message, CommandReply(text, is_private=False), post=self._platform.send)
 
 
+def quote(
+    name: str,
+    text: str,
+    *,
+    files: Sequence[str] = (),
+    below: Sequence[QuotedMessage] = (),
+    message_id: str | None,
+    author_id: str | None,
+) -> QuotedMessage:
+    """Return a message as context: its beginning, what is shown `below` it, its files; an empty text if it is empty."""
+    parts = [cut(clean(text), QUOTE_CHARS), *(cut(part.text, CARDS_CHARS) for part in below)]
+    suffix = f" [files: {', '.join(files)}]" if files else ""
+    excerpt = "\n".join(part for part in parts if part) + suffix
+    return QuotedMessage(clean(name), excerpt, message_id=message_id, author_id=author_id)
+
+
 def to_quote(message: "IncomingMessage") -> QuotedMessage:
     """Return a message as context for another one."""
-    sender = message.sender
-    text, name = cut(message.content, QUOTE_CHARS), sender.username or sender.platform_user_id
-    return QuotedMessage(name, text, message_id=message.event_id, author_id=sender.platform_user_id)
+    account, files = message.sender.platform_user_id, [file.filename for file in message.attachments]
+    name = message.sender.username or account
+    return quote(name, message.content, files=files, message_id=message.event_id, author_id=account)
 
 
 @dataclass(frozen=True, slots=True)

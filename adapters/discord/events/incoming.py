@@ -8,12 +8,11 @@ from mimetypes import MimeTypes
 import discord
 
 from adapters.chat.addressing import Addressing
-from adapters.chat.intake import CARDS_CHARS, Card, render_cards, to_poll
+from adapters.chat.intake import Card, quote, render_cards, to_poll
 from shared.messages import Attachment, IncomingMessage, Place, PlatformContext, QuotedMessage, Sender
 from shared.text import clean, cut, to_plain_name
 
 PLATFORM = "discord"
-LINE_CHARS = 500
 TOPIC_CHARS = 300
 MOST_ROLES = 20
 # The library's list of types is the same on every machine.
@@ -188,7 +187,7 @@ def to_forwarded(message: discord.Message) -> list[QuotedMessage]:
     if message.embeds or message.poll is not None:
         cards = render_cards(read_cards(message), message.content)
         quotes.append(QuotedMessage("shown below", cards, str(message.id)))
-    return [quote for quote in quotes if quote.text]
+    return [part for part in quotes if part.text]
 
 
 def read_cards(message: discord.Message) -> list[Card]:
@@ -211,13 +210,13 @@ def read_embeds(embeds: Sequence[discord.Embed]) -> list[Card]:
 
 def to_quoted_message(message: discord.Message, me: int) -> QuotedMessage:
     """Return an earlier message for the context; its text is empty if it shows nothing."""
-    names = [attachment.filename for attachment in list_attachments(message)]
-    files = f" [files: {', '.join(names)}]" if names else ""
-    own = cut(clean(to_text(message, me)), LINE_CHARS)
-    below = [cut(quote.text, CARDS_CHARS) for quote in to_forwarded(message)]
-    excerpt = "\n".join(part for part in (own, *below) if part) + files
-    return QuotedMessage(
-        clean(message.author.display_name), excerpt, message_id=str(message.id), author_id=str(message.author.id)
+    return quote(
+        message.author.display_name,
+        to_text(message, me),
+        files=[attachment.filename for attachment in list_attachments(message)],
+        below=to_forwarded(message),
+        message_id=str(message.id),
+        author_id=str(message.author.id),
     )
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import discord
 
-from adapters.chat.clicks import NOT_YOURS
 from adapters.chat.forms import (
     BACK,
     MENU,
@@ -48,7 +47,6 @@ CHANNEL_TYPES = [0, 2, 5, 13, 15, 16]
 LABEL_CHARS, OPTION_CHARS, FIELD_CHARS = 45, 100, 100
 NO_MEMBER = "This person is not on this server."
 NO_CHANNEL = "This channel is not on this server."
-GONE = "I don't know any more what to take back; the form Undo of /admin lists it."
 
 Result = TypeVar("Result")
 
@@ -72,22 +70,16 @@ class AdminForms:
 
     async def on_click(self, interaction: discord.Interaction, button: FormId) -> None:
         """Open a form, or take back what one has done."""
-        if button.asker != str(interaction.user.id):
-            await self._acknowledger.whisper(interaction, NOT_YOURS.format(asker=f"<@{button.asker}>"))
-        elif button.step == OPEN:
+        button.check(str(interaction.user.id), OPEN, BACK)
+        if button.step == OPEN:
             await self._show(interaction, button.name, button.values)
-        elif button.step == BACK:
-            if not button.entries:
-                raise Refusal(GONE)
-            event_id = str(interaction.id)
-            change = take_back(self._app, to_asker(interaction), button.entries, event_id=event_id)
-            await self._answer(interaction, change, [])
+            return
+        change = take_back(self._app, to_asker(interaction), button.entries, event_id=str(interaction.id))
+        await self._answer(interaction, change, [])
 
     async def on_submit(self, interaction: discord.Interaction, payload: Any, form: FormId) -> None:
         """Do what a form asks for; what is refused can be changed in the same form."""
-        if form.step != SEND or form.asker != str(interaction.user.id):
-            await self._acknowledger.whisper(interaction, NOT_YOURS.format(asker=f"<@{form.asker}>"))
-            return
+        form.check(str(interaction.user.id), SEND)
         values = read_values(payload)
         again = below_refused(form.name, form.asker, values)
 

@@ -8,14 +8,14 @@ from datetime import UTC, datetime
 from functools import partial
 
 from adapters.chat.addressing import Addressing
-from adapters.chat.intake import CARDS_CHARS, render_cards
+from adapters.chat.intake import quote, render_cards
 from adapters.slack.events.cards import is_shared, read_cards
 from adapters.slack.transport.api import Json, Token
 from shared.messages import Attachment, Author, IncomingMessage, Place, PlatformContext, QuotedMessage, Sender
-from shared.text import clean, cut, to_plain_name
+from shared.text import clean, to_plain_name
 
 PLATFORM = "slack"
-LINE_CHARS, TOPIC_CHARS = 500, 300
+TOPIC_CHARS = 300
 WRITTEN_BY_PEOPLE = frozenset({None, "file_share", "thread_broadcast", "me_message"})
 # `<@U1>`, `<#C1|general>`, `<!here>`, `<https://x|label>`: Slack escapes every other `<` of a text.
 SPECIAL = re.compile(r"<([^<>]*)>")
@@ -113,7 +113,7 @@ def to_shared(event: Json, names: Mapping[str, str]) -> list[QuotedMessage]:
             text = render_cards([card for message in inner for card in read_cards(message, to_line)])
         quotes.append(QuotedMessage(author, text, message_id))
     cards = render_cards(read_cards(event, to_line), str(event.get("text") or ""))
-    return [quote for quote in (*quotes, QuotedMessage("shown below", cards, message_id)) if quote.text]
+    return [part for part in (*quotes, QuotedMessage("shown below", cards, message_id)) if part.text]
 
 
 def to_plain(text: str, names: Mapping[str, str]) -> str:
@@ -167,17 +167,15 @@ def to_attachment(file: Json, token: Token) -> Attachment:
 
 def to_quoted_message(event: Json, token: Token, names: Mapping[str, str]) -> QuotedMessage:
     """Return an earlier message for the context."""
-    files = [str(file.get("name")) for file in event.get("files") or ()]
-    suffix = f" [files: {', '.join(files)}]" if files else ""
-    user = str(event.get("user") or "")
-    speaker = names.get(user) or str(event.get("username") or user or "app")
-    own = cut(clean(to_text(event, token.bot_user_id, names)), LINE_CHARS)
-    below = [cut(quote.text, CARDS_CHARS) for quote in to_shared(event, names)]
-    text = "\n".join(part for part in (own, *below) if part) + suffix
-    channel, ts = event.get("channel"), event.get("ts")
-    message_id = to_event_id(str(channel), str(ts)) if channel and ts else None
-    account = to_account(user, to_team(event, token), token) if user else None
-    return QuotedMessage(clean(speaker), text, message_id=message_id, author_id=account)
+    user, channel, ts = str(event.get("user") or ""), event.get("channel"), event.get("ts")
+    return quote(
+        names.get(user) or str(event.get("username") or user or "app"),
+        to_text(event, token.bot_user_id, names),
+        files=[str(file.get("name")) for file in event.get("files") or ()],
+        below=to_shared(event, names),
+        message_id=to_event_id(str(channel), str(ts)) if channel and ts else None,
+        author_id=to_account(user, to_team(event, token), token) if user else None,
+    )
 
 
 def is_written_by_a_person(event: Json, token: Token) -> bool:

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from adapters.chat.clicks import NOT_YOURS
 from adapters.chat.forms import (
     BACK,
     MARK,
@@ -92,12 +91,10 @@ class AdminForms:
             actor = await self._actors.find_payload_actor(body)
             if button is None or actor is None:
                 return
-            if button.asker != actor.sender.platform_user_id:
-                asker = f"<@{button.asker.rpartition(':')[2]}>"
-                await self._responses.whisper(url_of(body), NOT_YOURS.format(asker=asker))
-            elif button.step == OPEN:
+            button.check(actor.sender.platform_user_id, OPEN, BACK)
+            if button.step == OPEN:
                 await self._show(body, actor, button.name, channel=str((body.get("channel") or {}).get("id")))
-            elif button.step == BACK:
+            else:
                 await self._take_back(body, actor, button)
         except (ParleyError, TimeoutError) as error:
             await self._apologise(body, error)
@@ -126,9 +123,9 @@ class AdminForms:
             if actor is None:
                 return NOT_INSTALLED
             asker = actor.sender.platform_user_id
-            if form is None or form.step != SEND or form.asker != asker:
-                asker = form.asker.rpartition(":")[2] if form is not None else ""
-                return NOT_YOURS.format(asker=f"<@{asker}>")
+            if form is None:
+                raise Refusal
+            form.check(asker, SEND)
             values = await self._check(actor, read_values(view))
             who = await self._to_asker(actor, form.rest)
             # The view's id makes a form that is sent twice one.

@@ -144,16 +144,15 @@ async def test_commands_begin_with_either_sign_and_private_answers_go_to_the_dir
     assert await matrix.parley.value("SELECT count(*) FROM turns") == 0
 
 
-async def test_a_picture_is_sent_as_one(scene: Scene) -> None:
-    platform, place = scene.build(), Place("matrix", None, scene.direct, is_direct=True)
+async def test_a_file_that_people_show_each_other_is_named_to_the_agent(matrix: Scene) -> None:
+    matrix.parley.model.play([Answer("A list.")])
+    url = await matrix.homeserver.upload(matrix.bob, b"oars", "list.txt")
 
-    await platform.upload(place, Upload("bike.png", content := picture()), Post("bike.png", uuid4().hex))
-    (event,) = await scene.ann.sees(lambda: scene.ann.of(scene.agent.id, scene.direct))
-    await platform.aclose()
+    await matrix.bob.says(matrix.room, "list.txt", msgtype="m.file", url=url)
+    await matrix.ann.says(matrix.room, "Parley: what did Bob show?", **mention(matrix))
+    await matrix.hears("A list.", matrix.room)
 
-    shown = event["content"]
-    assert (shown["msgtype"], shown["info"]["mimetype"], shown["body"]) == ("m.image", "image/png", "bike.png")
-    assert await scene.homeserver.download(scene.ann, shown["url"]) == content
+    assert "[files: list.txt]" in matrix.prompt()
 
 
 async def test_an_encrypted_file_is_refused_in_one_sentence(matrix: Scene) -> None:
