@@ -1,19 +1,25 @@
-"""The interface of chat platforms: `ChatPlatform` with its optional parts, its retry loop and its running tasks."""
+"""The interface of chat platforms: `ChatPlatform`, and `DirectPlatform` where there are direct messages."""
 
 import asyncio
 import hashlib
+import os
+import socket
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
+from uuid import uuid4
 
 from adapters.settings import PlatformSettings
 from agent.queue.inbox import Accepted
+from agent.queue.outbox import DIRECT, Reply, to_key
 from shared.db.database import Database, retry_on_lost_db
 from shared.db.statements import load_statements
 from shared.errors import EventIdInUse, Unavailable, Undeliverable
 from shared.log import get_logger
+from shared.messages import Place
+from shared.settings import Secrets
 
 statements = load_statements(__file__)
 
@@ -23,8 +29,7 @@ if TYPE_CHECKING:
     from adapters.cells.routes import Cells
     from agent.app import App
     from agent.live.announcer import LiveTurn
-    from agent.queue.outbox import Reply
-    from shared.messages import IncomingMessage, Place
+    from shared.messages import IncomingMessage
     from shared.settings import Settings
 
 # Seconds of retries for storing a message; after them the next catch-up finds it, or the platform repeats it.
@@ -32,6 +37,9 @@ STORE_SECONDS = 120.0
 FIRST_WAIT, LONGEST_WAIT = 1.0, 300.0
 # After this long without a failure the wait is short again.
 STEADY_SECONDS = 600.0
+NOTICE = "I have an answer for you in {where}, but {reason}."
+# The kinds of keys: of what a turn answers, and of what none does.
+TURN, REPLY, KEY_DIGITS = "turn", "reply", 24
 
 
 log = get_logger()
@@ -105,7 +113,7 @@ class ChatPlatform(ABC):
         """Hold one connection and accept its messages until the connection is lost."""
 
     @abstractmethod
-    async def send(self, reply: "Reply") -> str | None:
+    async def send(self, reply: Reply) -> str | None:
         """Post a reply and return the platform's id of it; a reply that was already posted is not posted again.
 
         Raises `Unavailable` if a retry makes sense, `Undeliverable` if it does not.
@@ -115,11 +123,11 @@ class ChatPlatform(ABC):
         """Return how a text mentions an account."""
         return f"<@{account.rpartition(':')[2]}>"
 
-    def mention_place(self, place: "Place") -> str:
+    def mention_place(self, place: Place) -> str:
         """Return how a text mentions a place."""
         return f"<#{place.channel}>"
 
-    def outage_scope(self, place: "Place") -> str:  # most platforms are one
+    def outage_scope(self, place: Place) -> str:  # most platforms are one
         """Return which part of the platform is away when it does not answer for this place; empty for all of it."""
         return ""
 
@@ -139,6 +147,91 @@ class ChatPlatform(ABC):
         nothing: tuple[Finding, ...] = ()
         for finding in nothing:
             yield finding
+
+
+class DirectPlatform(ChatPlatform):
+    """A platform where the agent and a person have direct messages.
+
+    What one alone may see is said there, and why an answer can't be posted where it was asked for.
+    """
+
+    # Whether direct messages belong to a server.
+    has_directs_of_servers: ClassVar[bool] = False
+
+    @abstractmethod
+    async def post_reply(self, reply: Reply, key: str) -> str | None:
+        """Post a reply and return the id of its last message; every attempt and its live text have the same key."""
+
+    @abstractmethod
+    async def withdraw(self, reply: Reply, key: str) -> None:
+        """Remove the live message of a reply whose question was deleted."""
+
+    @abstractmethod
+    async def open_direct(self, account: str, server: str | None = None) -> str:
+        """Return the channel of the direct messages with a person, on a server where they belong to one."""
+
+    @abstractmethod
+    async def post_notice(self, place: Place, text: str, key: str) -> None:
+        """Post a sentence in direct messages."""
+
+    def find_reason(self, error: Undeliverable) -> str | None:
+        """Return why a message can't be posted in a place, for the asker; None where the asker has not to know."""
+        return None
+
+    async def send(self, reply: Reply) -> str | None:
+        """Post a reply once and return the id of its last message; a refusal is told to the asker."""
+        key, server = key_of(self.app.secrets, reply, reply_id=reply.id), self._find_server(reply.place)
+        if reply.delivery.is_withdrawn:
+            await self.withdraw(reply, key)
+            return None
+
+        async def open_direct(account: str) -> str:
+            return await self.open_direct(account, server)
+
+        reply = await reply.in_direct(open_direct, server=server)
+        try:
+            return await self.post_reply(reply, key)
+        except Undeliverable as error:
+            await self._notify(reply, key, self.find_reason(error))
+            raise
+
+    def _find_server(self, place: Place) -> str | None:
+        return place.server if self.has_directs_of_servers else None
+
+    async def _notify(self, reply: Reply, key: str, reason: str | None) -> None:
+        """Tell the asker, at most once a day, why there is no reply in a place; without a reason nothing is said."""
+        asker, place, server = reply.delivery.asker, reply.place, self._find_server(reply.place)
+        if reason is None or asker is None or place.is_direct:
+            return
+        parameters = {"platform": place.platform, "channel": place.channel, "asker": asker}
+        async with self.app.database.statement() as session:
+            if (await session.execute(statements.was_notified, parameters)).scalar_one():
+                return
+        text = NOTICE.format(where=self.mention_place(place), reason=reason)
+        try:
+            direct = Place(place.platform, server, await self.open_direct(asker, server), is_direct=True)
+            await self.post_notice(direct, text, to_kind_key(self.app.secrets, "notice", key))
+        except (Undeliverable, Unavailable) as error:
+            # A person who accepts no direct messages can't be told.
+            log.info("notice_not_sent", reply=reply.id, cause=str(error))
+
+
+def key_of(secrets: Secrets, answer: "Reply | LiveTurn", *, reply_id: int = 0) -> str:
+    """Return the key of an answer, by which a platform recognises it; `reply_id`: for one to no message.
+
+    The question is in it: a restored database counts its turns from earlier on. Of a command that was answered in vain
+    before, the message is the same, and the reply is not.
+    """
+    message, place = answer.reply_to or "", answer.place
+    if answer.turn_id:
+        return to_kind_key(secrets, TURN, place.key, message, answer.turn_id)
+    message = message.rpartition(":")[2] if message.startswith(DIRECT) else message
+    return to_kind_key(secrets, REPLY, place.key, message or reply_id)
+
+
+def to_kind_key(secrets: Secrets, kind: str, *identity: object) -> str:
+    """Return the key of what this identity names among those of its kind."""
+    return f"{kind}-{to_key(secrets, *identity)[:KEY_DIGITS]}"
 
 
 async def stay_up(
@@ -203,6 +296,11 @@ class Latest(OrderedDict[Key, Value]):
         self.move_to_end(key)
         if len(self) > self._most:
             self.popitem(last=False)
+
+
+def name_holder() -> str:
+    """Return a name for what listens in this process, by which a lease is its own."""
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
 
 
 class BotAccount:

@@ -9,9 +9,8 @@ from collections.abc import AsyncIterable, Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
-from uuid import uuid4
 
-from adapters.base import BotAccount, isolated
+from adapters.base import BotAccount, isolated, name_holder
 from shared.db.database import Database, DatabaseLost
 from shared.db.statements import load_statements
 from shared.errors import Unavailable
@@ -110,7 +109,7 @@ class Lease:
 
     def __init__(self, app: "App", platform: str, account: str) -> None:
         self._app = app
-        self._row = {"platform": platform, "account": account, "holder": uuid4().hex}
+        self._row = {"platform": platform, "account": account, "holder": name_holder()}
 
     async def listen(self, work: Callable[[str | None], Awaitable[None]]) -> None:
         """Wait for the lease, then listen by `work`, which begins at the mark, until it ends or fails.

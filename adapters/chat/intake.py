@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from adapters.base import STORE_SECONDS
 from adapters.chat.addressing import Addressing, Exchanges, Recent, Rules
 from adapters.chat.buttons import AnswerButtons, TurnButtons
-from adapters.chat.delivery import keep, to_reply
+from adapters.chat.undelivered import keep, to_reply
 from agent import commands
 from agent.commands import CommandReply
 from agent.queue.edits import Edited, change_message, find_answer

@@ -37,13 +37,6 @@ SELECT parley_vote(turns.id, CAST(:score AS smallint)) FROM turns
 WHERE turns.id = :turn_id AND turns.user_id IS NOT NULL
   AND EXISTS (SELECT FROM inbox WHERE inbox.turn_id = turns.id AND inbox.platform_user_id = :asker);
 
--- name: was_notified
-SELECT EXISTS (
-    SELECT FROM outbox JOIN inbox ON inbox.turn_id = outbox.turn_id
-    WHERE outbox.status = 'failed' AND outbox.platform = :platform AND outbox.platform_channel_id = :channel
-      AND inbox.platform_user_id = :asker AND outbox.created_at > now() - interval '1 day'
-);
-
 -- name: store_reply
 SELECT parley_add_reply(NULL, CAST(:reply AS jsonb));
 

@@ -3,8 +3,7 @@
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
-from adapters.base import Finding
-from adapters.chat.delivery import DirectPlatform, key_of
+from adapters.base import DirectPlatform, Finding, key_of
 from adapters.chat.live import LIVE_AFTER, show_live
 from adapters.discord.events.incoming import PLATFORM
 from adapters.discord.sending.live import LiveMessage

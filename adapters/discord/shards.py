@@ -7,15 +7,12 @@ events of them before it knows whether the shards are still its own.
 """
 
 import asyncio
-import os
-import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
-from adapters.base import stay_up
+from adapters.base import name_holder, stay_up
 from adapters.discord.events.incoming import PLATFORM
 from adapters.discord.gateway import Checkpoint, Shard
 from adapters.discord.sessions import Sessions
@@ -55,7 +52,7 @@ class Shards:
 
     def __init__(self, app: "App", settings: "DiscordSettings", rest: "Rest", connect: Connect) -> None:
         self._app, self._settings, self._rest, self._connect = app, settings, rest, connect
-        self._holder = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+        self._holder = name_holder()
         self._connections: dict[int, Connection] = {}
         # By shard that has no session at the moment: since when, by the monotonic clock.
         self._pending: dict[int, float] = {}

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from slack_bolt.request.async_request import AsyncBoltRequest
 
-from adapters.base import STORE_SECONDS, BotAccount, Finding, Running
+from adapters.base import STORE_SECONDS, BotAccount, DirectPlatform, Finding, Running
 from adapters.chat.buttons import buttons_below
 from adapters.chat.checkpoint import Checkpoint, accept_missed, attend, to_mark
-from adapters.chat.delivery import DirectPlatform
 from adapters.chat.live import LIVE_AFTER
 from adapters.slack.bolt import build_app
 from adapters.slack.events.catch_up import READ_SECONDS, list_missed

@@ -10,8 +10,8 @@ from discord.enums import InteractionType
 
 from adapters.chat.buttons import find_button
 from adapters.chat.clicks import accept_click
-from adapters.chat.delivery import keep
 from adapters.chat.forms import find_form_id
+from adapters.chat.undelivered import keep
 from adapters.discord.events.incoming import (
     PLATFORM,
     from_interaction,

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from adapters.base import Latest
+from adapters.base import Latest, key_of
 from adapters.chat.buttons import AnswerButtons, ShownButton, buttons_below, buttons_of
-from adapters.chat.delivery import key_of
 from adapters.chat.live import SECONDS_PER_EDIT
 from adapters.chat.parts import Rendered, Upload, collect, to_parts
 from adapters.discord.sending.history import NONCE_SECONDS, find_live, find_posted, is_same_part
@@ -89,7 +88,7 @@ class Sender:
         most_parts = 1 if isinstance(writer, ResponseWriter) and writer.is_private else MOST_PARTS
         rows = to_rows(buttons_below(reply, self.app.clock.now()))
         ids, limits = list[str](), self._upload_limits
-        max_bytes = await limits.find(self.rest, reply.place.server, reply.files)
+        max_bytes = await limits.find(self.rest, reply.place.server, reply.files) if reply.files else DEFAULT_BYTES
         while True:
             parts, uploads = await _draft(self.app, reply, max_bytes, most_parts=most_parts)
             bodies = to_messages(parts, uploads, rows, allows_mentions=reply.delivery.allows_mentions)

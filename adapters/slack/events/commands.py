@@ -6,8 +6,8 @@ Slack shows no file in a private answer in a channel, so files are sent directly
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from adapters.base import key_of
 from adapters.chat.buttons import buttons_below
-from adapters.chat.delivery import key_of
 from adapters.chat.intake import answer_typed
 from adapters.chat.parts import collect, links_to
 from adapters.slack.sending.buttons import to_rows

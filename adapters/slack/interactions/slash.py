@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from adapters.chat.buttons import buttons_of
-from adapters.chat.delivery import keep
+from adapters.chat.undelivered import keep
 from adapters.slack.events.commands import send_privately
 from adapters.slack.events.incoming import PLATFORM, to_plain
 from adapters.slack.interactions.actors import Actor

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from adapters.base import key_of
 from adapters.chat.buttons import TurnButtons
-from adapters.chat.delivery import key_of
 from adapters.chat.live import LIVE_AFTER, show_live
 from adapters.chat.parts import last_part
 from adapters.slack.sending.buttons import stop_rows

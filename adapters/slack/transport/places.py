@@ -4,13 +4,10 @@ The others stand by. Slack sends each event to one of the sockets, and again to 
 """
 
 import asyncio
-import os
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from uuid import uuid4
 
-from adapters.base import BotAccount
+from adapters.base import BotAccount, name_holder
 from shared.clock import Clock
 from shared.db.database import Database, DatabaseLost
 from shared.db.statements import load_statements
@@ -30,7 +27,7 @@ class Places:
 
     def __init__(self, database: Database, bot: BotAccount, clock: Clock) -> None:
         self._database, self._bot, self._clock = database, bot, clock
-        self._holder = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+        self._holder = name_holder()
         self._renewed = float("-inf")
 
     @asynccontextmanager

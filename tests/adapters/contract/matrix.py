@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Self
 from uuid import uuid4
 
-from adapters.chat.delivery import TURN
+from adapters.base import TURN
 from adapters.chat.reactions import DIGITS, STOP_HINT, VARIANT
 from adapters.matrix.platform import KEY
 from shared.settings import Settings

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from adapters.chat.delivery import key_of
+from adapters.base import key_of
 from adapters.discord.sending.reply import to_nonce
 from agent.queue.outbox import Reply
 from shared.db.database import Address

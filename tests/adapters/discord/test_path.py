@@ -5,7 +5,7 @@ from tests.standins.openai_api import Answer
 from tests.support.entered import files_entered, in_each, to_report
 
 # It may only become smaller.
-MOST_FILES = 44
+MOST_FILES = 39
 
 
 async def test_a_mention_goes_through_few_files(server: Scene) -> None:

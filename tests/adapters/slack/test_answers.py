@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from adapters.chat.delivery import key_of
+from adapters.base import key_of
 from agent.queue.outbox import Reply
 from shared.db.database import Address
 from shared.messages import Place

@@ -6,7 +6,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from adapters.chat.delivery import key_of
+from adapters.base import key_of
 from adapters.slack.platform import SlackPlatform
 from adapters.slack.sending.sent import find_sent
 from agent.queue.outbox import Reply

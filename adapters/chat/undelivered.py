@@ -1,0 +1,59 @@
+"""Replies to commands that a platform can't post now: kept, and sent as the others are."""
+
+import json
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from agent.queue.outbox import DIRECT, DeliveryInfo, Reply
+from shared.db.database import DatabaseLost
+from shared.db.statements import load_statements
+from shared.errors import ParleyError
+from shared.log import get_logger
+from shared.messages import Place
+
+statements = load_statements(__file__)
+
+if TYPE_CHECKING:
+    from agent.app import App
+    from agent.commands import CommandReply
+
+AGAIN_SECONDS = 2
+AGAIN = "I could not answer in time; please give the command again."
+
+log = get_logger()
+
+
+def to_reply(place: Place, reply: "CommandReply", *, asker: str, message_id: str | None) -> Reply:
+    """Return the reply to a command as one that a platform sends; what one may see is for that person alone."""
+    return Reply(
+        id=0,
+        turn_id=0,
+        adapter=place.platform,
+        place=place,
+        reply_to=f"{DIRECT}{asker}:{message_id or ''}" if reply.is_private else message_id,
+        content=reply.text,
+        files=reply.files,
+        choices=tuple(choice.line for choice in reply.choices),
+        delivery=DeliveryInfo(asker=asker),
+    )
+
+
+async def keep(
+    app: "App", place: Place, *, asker: str, reply: "CommandReply", message_id: str | None, error: ParleyError
+) -> None:
+    """Have a command's reply delivered later: the platform is away. What one may see goes to that person alone.
+
+    Its buttons go with it, as the lines that they give; the text says how to confirm without them.
+    """
+    log.warning("command_not_answered", cause=str(error))
+    # Only a reply for one person says whose its buttons are.
+    reply = replace(reply, is_private=reply.is_private or place.is_direct)
+    row = to_reply(place, reply, asker=asker, message_id=message_id).to_row(AGAIN_SECONDS)
+    row |= {"status": "pending", "error": str(error)}
+    if reply.is_secret:
+        # An admin who reads the table could use it before the person does.
+        row["content"] = AGAIN
+    with suppress(DatabaseLost):
+        async with app.database.transaction() as session:
+            await session.execute(statements.store_reply, {"reply": json.dumps(row)})
