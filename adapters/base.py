@@ -180,7 +180,10 @@ class DirectPlatform(ChatPlatform):
 
     async def send(self, reply: Reply) -> str | None:
         """Post a reply once and return the id of its last message; a refusal is told to the asker."""
-        key, server = key_of(self.app.secrets, reply, reply_id=reply.id), self._find_server(reply.place)
+        key, server = (
+            key_of(self.app.secrets, reply, identity=(reply.id, reply.content)),
+            self._find_server(reply.place),
+        )
         if reply.delivery.is_withdrawn:
             await self.withdraw(reply, key)
             return None
@@ -216,17 +219,17 @@ class DirectPlatform(ChatPlatform):
             log.info("notice_not_sent", reply=reply.id, cause=str(error))
 
 
-def key_of(secrets: Secrets, answer: "Reply | LiveTurn", *, reply_id: int = 0) -> str:
-    """Return the key of an answer, by which a platform recognises it; `reply_id`: for one to no message.
+def key_of(secrets: Secrets, answer: "Reply | LiveTurn", *, identity: object = None) -> str:
+    """Return the key of an answer, by which a platform recognises it; `identity`: of one to no message.
 
-    The question is in it: a restored database counts its turns from earlier on. Of a command that was answered in vain
-    before, the message is the same, and the reply is not.
+    The question is in it: a restored database counts its turns, and its replies, from earlier on. Of a command that was
+    answered in vain before, the message is the same, and the reply is not.
     """
     message, place = answer.reply_to or "", answer.place
     if answer.turn_id:
         return to_kind_key(secrets, TURN, place.key, message, answer.turn_id)
     message = message.rpartition(":")[2] if message.startswith(DIRECT) else message
-    return to_kind_key(secrets, REPLY, place.key, message or reply_id)
+    return to_kind_key(secrets, REPLY, place.key, message or identity)
 
 
 def to_kind_key(secrets: Secrets, kind: str, *identity: object) -> str:

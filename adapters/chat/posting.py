@@ -15,6 +15,8 @@ from adapters.chat.clicks import STOPPING, THANKS, Click, accept_click
 from adapters.chat.live import show_live
 from adapters.chat.parts import Post, Upload, collect, last_part, links_to, to_parts
 from adapters.chat.reactions import STOP_EMOJI, STOP_HINT, Reactions, list_words, to_emoji
+from shared.errors import Undeliverable
+from shared.log import get_logger
 from shared.messages import IncomingMessage, Place
 from shared.tasks import run_on_text
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from agent.queue.outbox import Reply
 
 ROOM_FOR_HINT = 100
+NOT_TAKEN = "this file is not taken here"
 
 log = get_logger()
 
@@ -90,9 +93,8 @@ class PostingPlatform(DirectPlatform):
     async def post_reply(self, reply: "Reply", key: str) -> str:
         """Post the parts, then the files; what is there already is left, and the live message is changed."""
         live = reply.delivery.live_message_id
-        place, delivery, posted, last = reply.place, reply.delivery, dict[str, str](), ""
-        if reply.was_tried or delivery.was_resumed:
-            posted = dict(await self.list_posted(place))
+        place, delivery, last = reply.place, reply.delivery, ""
+        posted = await self.list_posted(place) if reply.was_tried or delivery.was_resumed else {}
         buttons = to_emoji(buttons_below(reply, self.app.clock.now()))
         limits, words = self.limits, list_words(buttons)
         uploads, others = await collect(self.app, reply.files, limits.file_bytes, allows_empty=False)
@@ -112,7 +114,7 @@ class PostingPlatform(DirectPlatform):
             last = earlier or await self.post(place, post)
         links = {file.filename: file.url for file in reply.files}
         for index, upload in enumerate([*filter(None, [draft.file]), *uploads]):
-            text = f"{upload.filename}: {links.get(upload.filename, 'too large')}"
+            text = f"{upload.filename}: {links.get(upload.filename, NOT_TAKEN)}"
             reply_to = reply.reply_to if place.thread else None
             post = Post(text, f"{key}-file-{index}", reply_to, check=reply.check_claim)
             if post.key in posted:

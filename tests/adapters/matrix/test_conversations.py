@@ -155,6 +155,18 @@ async def test_a_file_that_people_show_each_other_is_named_to_the_agent(matrix: 
     assert "[files: list.txt]" in matrix.prompt()
 
 
+async def test_a_picture_is_sent_as_one(scene: Scene) -> None:
+    platform, place = scene.build(), Place("matrix", None, scene.direct, is_direct=True)
+
+    await platform.upload(place, Upload("bike.png", content := picture()), Post("bike.png", uuid4().hex))
+    (event,) = await scene.ann.sees(lambda: scene.ann.of(scene.agent.id, scene.direct))
+    await platform.aclose()
+
+    shown = event["content"]
+    assert (shown["msgtype"], shown["info"]["mimetype"], shown["body"]) == ("m.image", "image/png", "bike.png")
+    assert await scene.homeserver.download(scene.ann, shown["url"]) == content
+
+
 async def test_an_encrypted_file_is_refused_in_one_sentence(matrix: Scene) -> None:
     url = await matrix.homeserver.upload(matrix.ann, b"xxx", "secret.txt")
 
