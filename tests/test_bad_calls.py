@@ -16,7 +16,7 @@ from agent.journal.steps import Step, ToolUse, TurnLog
 from agent.llm.providers.streaming import StreamAccumulator
 from agent.tools.calls import read_arguments, to_shown_arguments
 from agent.tools.modules import ModuleTools
-from agent.tools.results import MOST_CHARS, to_json
+from agent.tools.outcomes import MOST_CHARS, to_json
 from shared.db.database import Address
 from shared.messages import AgentResponse, Permission
 from shared.settings import Settings

@@ -12,9 +12,17 @@ from typing import Any
 from agent.tools.approvals import request_for_agent, request_for_tool
 from agent.tools.calls import CallingTurn, PendingCall, parse_arguments
 from agent.tools.offer import Offer, Scope, to_wire_name
-from agent.tools.outcomes import NO_WORK, Failed, ModelWork, Outcome, Result, unknown_outcome
+from agent.tools.outcomes import (
+    NO_WORK,
+    Failed,
+    ModelWork,
+    Outcome,
+    Result,
+    to_json,
+    to_shown_and_kept,
+    unknown_outcome,
+)
 from agent.tools.providers import Returned, ToolEvent, ToolProvider
-from agent.tools.results import to_json, to_shown_and_kept
 from agent.tools.search import ToolSearch, build_search, fit
 from shared.db.database import DatabaseLost
 from shared.errors import ConfirmationNeeded, ToolError, Unavailable

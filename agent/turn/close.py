@@ -13,8 +13,7 @@ from agent.people.billing.budget import to_json
 from agent.prompts import prompts
 from agent.queue.inbox import READ_BY_CALLER
 from agent.queue.outbox import LEASE_SECONDS, Claim, Reply, boot_seconds, to_delivery
-from agent.tools.outcomes import ApprovalRequest
-from agent.tools.results import list_file_ids
+from agent.tools.outcomes import ApprovalRequest, list_file_ids
 from agent.turn.confirmations.questions import CHOICES, combine_questions
 from agent.turn.confirmations.rows import NewQuestion, reserve_question
 from agent.turn.modes import Mode, ModelTurn

@@ -7,7 +7,7 @@ from agent.llm.cooldowns import to_cause_lines
 from agent.people.billing.budget import AdmissionStatus
 from agent.people.pauses import to_refusal
 from agent.prompts import prompts
-from agent.tools.results import list_file_ids
+from agent.tools.outcomes import list_file_ids
 from agent.turn.close import TurnResult, to_question
 from agent.turn.running import RunningTurn
 from shared.errors import (

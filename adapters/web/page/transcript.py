@@ -9,7 +9,7 @@ from typing import Any
 from agent.app import App
 from agent.journal.files import FILES_HEADING
 from agent.journal.responses import to_call_step
-from agent.tools.results import list_file_ids
+from agent.tools.outcomes import list_file_ids
 from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.messages import find_command_label

@@ -19,8 +19,7 @@ from agent.people.participants import LoopMode, Participants
 from agent.people.personas import get_persona
 from agent.prompts import prompts
 from agent.tools.calls import CallingTurn
-from agent.tools.outcomes import ApprovalRequest
-from agent.tools.results import list_files
+from agent.tools.outcomes import ApprovalRequest, list_files
 from agent.turn.close import TurnResult, count_iterations, end_turn, filtered
 from agent.turn.confirmations.questions import find_last_question
 from agent.turn.context.builder import estimate

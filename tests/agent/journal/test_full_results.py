@@ -4,7 +4,7 @@ import json
 
 from agent.queue.maintenance.retention import remove_expired
 from agent.queue.maintenance.steps import Steps
-from agent.tools.results import to_shown_and_kept
+from agent.tools.outcomes import to_shown_and_kept
 from shared.clock import SystemClock
 from shared.messages import Permission
 from shared.settings import Settings
