@@ -85,11 +85,13 @@ BEGIN
         WHERE step = 0 OR h.ordinal < 4611686018427387904
         GROUP BY 1, 2 ORDER BY score DESC, 2 DESC LIMIT 180
     ), candidates AS MATERIALIZED (
-        -- Of a text that was said again and again only the best place; bare questions and talk go after what was told.
+        -- Of what somebody said again and again only the best place; bare questions and talk go after what was told. Of two
+        -- people who said the same, the question may name either.
         SELECT first.* FROM (
             SELECT r.scope_id, r.ordinal, r.score, m.id, m.said_at, m.speaker, m.source, m.is_from_bot, m.window_length, m.is_talk,
                    m.is_talk OR m.is_question AS tells_nothing, row_number() OVER (
-                       PARTITION BY md5(lower(m.content)), m.source, m.is_from_bot ORDER BY r.score DESC, r.ordinal DESC
+                       PARTITION BY md5(lower(m.content)), m.speaker, m.source, m.is_from_bot
+                       ORDER BY r.score DESC, r.ordinal DESC
                    ) AS place
             FROM rough AS r CROSS JOIN LATERAL (
                 SELECT m.id, m.said_at, m.speaker, m.source, m.is_from_bot, m.window_length, m.content, m.is_talk, m.is_question

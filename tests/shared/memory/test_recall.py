@@ -1,5 +1,6 @@
 """Batches of memories, and what recall gives beside the text: ranges of dates, neighbours, history left out."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -254,3 +255,16 @@ async def test_facts_stay_the_first_lines_however_often_they_are_asked_for(
 
         assert first >= 11, number
         assert echoes == [], number
+
+
+async def test_of_two_people_who_said_the_same_the_one_whom_the_question_names_is_recalled(
+    memories: Memories, database: Database, ann: int, conversation_id: int
+) -> None:
+    bob = await add_user(database)
+    for day, (user_id, speaker) in enumerate(((ann, "Ann"), (bob, "Bob"))):
+        said = line(user_id, conversation_id, "Seafood makes me ill.", at=day)
+        await memories.add([replace(said, origin=Origin(GUILD, conversation_id), speaker=speaker)])
+    memory = memories.of_user(ann, GUILD, conversation_id)
+
+    assert [hit.speaker for hit in await memory.recall("Does Ann eat seafood?")] == ["Ann"]
+    assert [hit.speaker for hit in await memory.recall("Does Bob eat seafood?")] == ["Bob"]
