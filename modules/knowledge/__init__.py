@@ -52,11 +52,8 @@ async def recall(
         until=_midnight(context, until, days=1),
     )
     # Others may have written what was said in a channel.
-    note = (
-        {"untrusted": True}
-        if any(memory.scope == "conversation" or memory.author == "stranger" for memory in memories)
-        else {}
-    )
+    is_untrusted = any(memory.scope == "conversation" or memory.shows_stranger for memory in memories)
+    note = {"untrusted": True} if is_untrusted else {}
     return {"memories": list(_fitting(context, memories)), **note}
 
 

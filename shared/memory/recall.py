@@ -43,6 +43,7 @@ class Neighbour:
 
     id: int
     content: str
+    author: Author
     speaker: str | None
     is_from_bot: bool
 
@@ -65,6 +66,11 @@ class RecalledMemory:
     is_from_bot: bool = False
     before: Neighbour | None = None
     after: Neighbour | None = None
+
+    @property
+    def shows_stranger(self) -> bool:
+        """Return whether a stranger may have written it, or what is shown beside it."""
+        return any(text.author == "stranger" for text in (self, self.before, self.after) if text is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +233,13 @@ def _to_recalled(rows: Sequence[Any], search: Search) -> list[RecalledMemory]:
                 continue
             ids.add(neighbour_id)
             room -= _size(content)
-            speaker, is_from_bot = getattr(row, f"{side}_speaker"), getattr(row, f"{side}_is_from_bot")
-            around[side] = Neighbour(neighbour_id, content, speaker, is_from_bot=is_from_bot)
+            around[side] = Neighbour(
+                neighbour_id,
+                content,
+                author=getattr(row, f"{side}_author"),
+                speaker=getattr(row, f"{side}_speaker"),
+                is_from_bot=getattr(row, f"{side}_is_from_bot"),
+            )
         recalled.append(
             RecalledMemory(
                 row.id,

@@ -11,8 +11,10 @@ from modules import knowledge
 from shared.db.database import Database
 from shared.errors import NotFound, ToolError
 from shared.memory.memories import Memories
-from shared.messages import Permission, Place
+from shared.memory.storage import NewMemory, Origin
+from shared.messages import Author, Permission, Place
 from shared.tools import Tool, ToolContext
+from tests.shared.memory.test_memories import new_conversation
 from tests.support.tool_calls import call
 from tests.support.tool_context import make_tool_context
 
@@ -41,6 +43,19 @@ def test_all_tools_are_for_guests_and_their_schemas_are_small() -> None:
     assert {tool.requires for tool in TOOLS} == {Permission.GUEST}
     assert {tool.run.__name__ for tool in TOOLS if tool.read_only} == {"recall", "list_memories"}
     assert sum(len(json.dumps(tool.schema, separators=(",", ":"))) for tool in TOOLS) < 1010
+
+
+async def test_a_recalled_message_beside_a_strangers_is_untrusted(context: ToolContext, database: Database) -> None:
+    user_id, now = context.user.id, context.clock.now()
+    place = Origin(context.place, await new_conversation(database))
+    lines: tuple[tuple[str, Author], ...] = (("From: Eve", "stranger"), ("The walrus is called Otto.", "person"))
+    memories = Memories(context.memory.database, context.app_settings, context.clock)
+    await memories.add([NewMemory(user_id, place, content, said_at=now, author=author) for content, author in lines])
+
+    result = await call(knowledge.recall, context, query="walrus Otto", k=1)
+
+    assert [memory["content"] for memory in result["memories"]] == ["The walrus is called Otto."]
+    assert result["untrusted"] is True
 
 
 async def test_a_memory_is_stored_recalled_listed_and_deleted(context: ToolContext) -> None:

@@ -188,7 +188,7 @@ def assemble(parts: PromptParts, memories: Sequence[RecalledMemory], *, now: dat
 def is_own(memory: RecalledMemory) -> bool:
     """Return whether nobody but the user can have written what a memory says: no member, no stranger, no recording."""
     texts = (text.content for text in (memory, memory.before, memory.after) if text is not None)
-    return memory.scope != "conversation" and memory.author == "person" and not any(map(shows_recordings, texts))
+    return memory.scope != "conversation" and not memory.shows_stranger and not any(map(shows_recordings, texts))
 
 
 def estimate(

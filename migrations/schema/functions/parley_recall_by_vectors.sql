@@ -15,8 +15,8 @@ CREATE FUNCTION public.parley_recall_by_vectors(
 )
 RETURNS TABLE (
     id bigint, score float8, content text, scope text, said_at timestamptz, source text, author text, speaker text,
-    is_from_bot boolean, before_id bigint, before text, before_speaker text, before_is_from_bot boolean,
-    after_id bigint, after text, after_speaker text, after_is_from_bot boolean
+    is_from_bot boolean, before_id bigint, before text, before_author text, before_speaker text, before_is_from_bot boolean,
+    after_id bigint, after text, after_author text, after_speaker text, after_is_from_bot boolean
 )
 LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
