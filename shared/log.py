@@ -130,7 +130,7 @@ def redact(_logger: "WrappedLogger", _method: str, event: "EventDict") -> "Event
 
 def write_line(_logger: "WrappedLogger", _method: str, event: "EventDict") -> str:
     """Return what structlog writes for a terminal, without colours and in a fraction of the time."""
-    head = f"{event.pop('timestamp')} [{event.pop('level'):<9}] {event.pop('event'):<30}"
+    head = f"{event.pop('timestamp')} [{event.pop('level'):<9}] {event.pop('event', '')!s:<30}"
     below = [event.pop(name) for name in ("stack", "exception") if name in event]
     fields = [f"{name}={_to_word(event[name])}" for name in sorted(event)]
     return "\n".join([" ".join([head, *fields]).rstrip(" "), *below])
