@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 # These libraries log every job and request at INFO, which the one line per turn makes redundant.
 NOISY = ("httpx", "httpcore", "LiteLLM", "alembic", "uvicorn.access", "mcp")
-# A value of a field in which one of these stands is written in quotes.
-APART = re.compile(r"[\s=\"']")
+# A value of a field in which one of these stands is written in quotes: also what would move a terminal's cursor or turn
+# the direction of its text.
+APART = re.compile(r"[\s=\"'\x00-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 class _Output(logging.StreamHandler[Any]):

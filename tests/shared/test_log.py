@@ -38,3 +38,8 @@ def test_an_event_that_is_no_text_is_written_as_one(event: object) -> None:
 
 def test_an_event_without_a_name_is_written() -> None:
     assert write_line(None, "info", {**WHEN, "turn": 7}).endswith(" turn=7")
+
+
+@pytest.mark.parametrize("value", ["\x1b[2J", "a\x07", "\x9b2J", "a\u202eb"])
+def test_a_value_does_not_steer_the_terminal_that_shows_it(value: str) -> None:
+    assert write_line(None, "info", {**WHEN, "event": "read", "name": value}).isprintable()
