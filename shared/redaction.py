@@ -119,9 +119,10 @@ def redact_value(value: Any, depth: int = 0) -> Any:
     if depth >= MAX_DEPTH:
         return "…"
     if isinstance(value, Mapping):
+        names = (key.decode(errors="replace") if isinstance(key, bytes) else key for key in value)
         return {
-            redact_text(key) if isinstance(key, str) else key: redact_field(key, child, depth + 1)
-            for key, child in value.items()
+            redact_text(name if isinstance(name, str) else repr(name)): redact_field(name, child, depth + 1)
+            for name, child in zip(names, value.values(), strict=True)
         }
     if isinstance(value, (list, tuple, set, frozenset)):
         return [redact_value(child, depth + 1) for child in value]

@@ -114,7 +114,8 @@ def test_names_objects_keys_and_depths_are_seen_through() -> None:
     assert redacted["db"] == {"password": "***", "port": 1}
     assert redacted["client"] == "Client(***)"
     assert "…" in str(redacted["deep"])
-    assert DISCORD not in str(redact_value({DISCORD: 1}))
+    assert DISCORD not in str(redact_value({DISCORD: 1, DISCORD.encode(): 1, (DISCORD, 1): 1}))
+    assert redact_value({b"x-api-key": b"opaque", 7: 1}) == {"x-api-key": "***", "7": 1}
 
 
 def test_many_credentials_do_not_push_out_the_settings() -> None:
