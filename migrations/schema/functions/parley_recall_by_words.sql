@@ -91,7 +91,7 @@ BEGIN
             SELECT r.scope_id, r.ordinal, r.score, m.id, m.said_at, m.speaker, m.source, m.is_from_bot, m.window_length, m.is_talk,
                    m.is_talk OR m.is_question AS tells_nothing, row_number() OVER (
                        PARTITION BY md5(lower(m.content)), m.speaker, m.source, m.is_from_bot
-                       ORDER BY r.score DESC, r.ordinal DESC
+                       ORDER BY r.score DESC, m.said_at DESC, r.ordinal DESC
                    ) AS place
             FROM rough AS r CROSS JOIN LATERAL (
                 SELECT m.id, m.said_at, m.speaker, m.source, m.is_from_bot, m.window_length, m.content, m.is_talk, m.is_question

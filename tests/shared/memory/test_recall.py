@@ -268,3 +268,15 @@ async def test_of_two_people_who_said_the_same_the_one_whom_the_question_names_i
 
     assert [hit.speaker for hit in await memory.recall("Does Ann eat seafood?")] == ["Ann"]
     assert [hit.speaker for hit in await memory.recall("Does Bob eat seafood?")] == ["Bob"]
+
+
+async def test_of_what_was_said_in_two_conversations_the_newest_is_recalled(
+    memories: Memories, database: Database, ann: int, conversation_id: int
+) -> None:
+    later_conversation_id = await new_conversation(database)
+    await memories.add([line(ann, later_conversation_id, "The wifi password is bluebird")])
+    await memories.add([line(ann, conversation_id, "The wifi password is BlueBird", at=5)])
+
+    assert await contents(memories.of_user(ann, HOME, None), "what is the password of the wifi?") == [
+        "The wifi password is BlueBird"
+    ]
