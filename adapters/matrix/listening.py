@@ -4,7 +4,6 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from itertools import takewhile
 from secrets import randbelow
 from typing import Any
 
@@ -103,11 +102,17 @@ class MatrixListener(Listener):
         room.people += len(leaving)
         if is_limited:
             known = {event.get("event_id") for event in events}
+            to_come = set(known)
             async for page in self._read_pages(room, since):
+                ids = [event.get("event_id") for event in page]
+                to_come.difference_update(ids)
+                # A room is read by the depth of its events, which each server says of its own: what is known may come
+                # before what is not.
+                is_end = bool(known) and not to_come
                 # Not what has been said since: of that, other rooms may say more in the next batch.
-                missed = list(takewhile(lambda event: event.get("event_id") not in known, page))
-                await self._take_events(room, missed)
-                if len(missed) < len(page):
+                end = max(map(ids.index, known.intersection(ids))) if is_end else len(page)
+                await self._take_events(room, [event for event in page[:end] if event.get("event_id") not in known])
+                if is_end:
                     break
         await self._take_events(room, events)
         room.people -= len(leaving)

@@ -144,6 +144,23 @@ async def test_what_was_missed_is_read_to_its_beginning_however_much_it_is(
     assert stored == [("number 0",), ("number 7000",), ("number 7001",)]
 
 
+async def test_what_was_missed_is_read_past_a_late_event_that_a_server_orders_before_it(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    # A server says how deep its events are, which is how a room is read: one that was cut off, or one that lies.
+    now = int(time.time() * 1000)
+    early, *others = [to_event(scene, number, sent_at=now) for number in range(4)]
+    since = to_event(scene, 4, sent_at=now)
+    scene.proxy.missed = [early, *others, since]
+    async with scene.opened(address, model, works=False):
+        await scene.proxy.repeat(others[-1], early)
+        await scene.until_value(4, "SELECT count(*) FROM inbox")
+        await scene.proxy.repeat(since)
+        await scene.until_value(5, "SELECT count(*) FROM inbox")
+        stored = await scene.sql("SELECT content FROM inbox ORDER BY id")
+    assert stored == [("number 1",), ("number 2",), ("number 3",), ("number 0",), ("number 4",)]
+
+
 async def test_a_storm_of_refusals_ends_and_nothing_is_lost(matrix: Scene) -> None:
     matrix.model.play([Answer("Calm."), Answer("Still calm.")])
     for method, path in (("PUT", SENDING), ("GET", "/sync"), ("POST", "/receipt/"), ("GET", HISTORY)):
