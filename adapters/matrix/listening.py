@@ -15,6 +15,7 @@ from adapters.chat.account.listening import Listener
 from adapters.chat.posting import PostingPlatform, press
 from adapters.matrix.client import FACE, Client, Refused
 from adapters.matrix.incoming import (
+    ADMIN,
     NAME,
     Room,
     Rooms,
@@ -224,6 +225,9 @@ class MatrixListener(Listener):
         predecessor = part(room.content("m.room.create"), "predecessor")
         old = self._rooms.get(str(predecessor.get("room_id")))
         if old is None or old.get("m.room.tombstone", "replacement_room") != room.id:
+            return False
+        # A room's levels may let others end it; what its admins may do goes by their will alone to those of another.
+        if old.level_of(old.sender_of("m.room.tombstone")) < ADMIN:
             return False
         # Rooms of the latest versions don't name the event.
         if predecessor.get("event_id") not in (None, old.state["m.room.tombstone", ""].get("event_id")):

@@ -257,6 +257,29 @@ async def test_nobody_leads_the_agent_to_a_room_that_is_no_successor(
         await scene.hears("Here.")
 
 
+async def test_a_moderator_leads_nobody_to_a_room_of_which_they_are_the_admin(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    ann, bob, agent, scene.invites = scene.ann, scene.bob, scene.agent, scene.ann.id
+    # As other servers than Synapse make rooms: who may change any state may write that it has ended.
+    levels = {"users": {ann.id: 100, bob.id: 50}, "state_default": 50, "events": {}}
+    room = await ann.makes_room(preset="public_chat", room_version="11")
+    await bob.joins(room)
+    await ann.call("PUT", "rooms", room, "state", "m.room.power_levels", "", body=levels)
+    await agent.joins(room)
+    claim = {"predecessor": {"room_id": room}}
+    own = await bob.makes_room(preset="public_chat", creation_content=claim)
+    async with scene.opened(address, model):
+        grant = (
+            "INSERT INTO role_grants (platform, server, role, permission_level) VALUES ('matrix', :r, :role, 'admin')"
+        )
+        await scene.sql(grant, r=room, role=f"{room} admin")
+        body = {"body": "moved", "replacement_room": own}
+        await bob.call("PUT", "rooms", room, "state", "m.room.tombstone", "", body=body)
+        await bob.sees(partial(was_answered, bob, own, end="leave"))
+        assert await scene.sql("SELECT server, role FROM role_grants") == [(room, f"{room} admin")]
+
+
 @pytest.mark.parametrize("version", ["11", "12"])
 async def test_what_is_set_for_a_room_is_set_for_its_successor(
     scene: Scene, address: Address, model: OpenAIStub, version: str
