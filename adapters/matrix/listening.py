@@ -1,6 +1,8 @@
 """Listens to one account by /sync."""
 
 import json
+from asyncio import Lock
+from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -52,6 +54,8 @@ class MatrixListener(Listener):
         self._faces = Faces(self.app.database, (NAME, account), upload=client.upload, wear=client.wear)
         # Rooms to which somebody has led the agent whose invitation it would decline.
         self._led = set[str]()
+        # By the room that has ended.
+        self._joining = defaultdict[str, Lock](Lock)
         self._takers = {
             "m.room.message": self._message,
             "m.room.redaction": self._redact,
@@ -217,8 +221,13 @@ class MatrixListener(Listener):
             return
         if not await self._is_welcome(event["sender"]):
             self._led.add(successor)
-        joining = self._client.call("POST", ("join", successor), {}, server_name=event["sender"].partition(":")[2])
-        self.start(joining, "successor", room.id)
+        self.start(self._join_successor(room, successor, event["sender"]), "successor", room.id)
+
+    async def _join_successor(self, room: Room, successor: str, account: str) -> None:
+        # One at a time, and the latest alone: each can last as long as another server likes.
+        async with self._joining[room.id]:
+            if room.get("m.room.tombstone", "replacement_room") == successor:
+                await self._client.call("POST", ("join", successor), {}, server_name=account.partition(":")[2])
 
     async def _succeeds(self, room: Room) -> bool:
         """Return whether a room takes the place of another, as both say; what is set for that is set for it then."""

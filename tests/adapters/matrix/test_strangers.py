@@ -26,6 +26,7 @@ from tests.adapters.matrix.conftest import Scene
 from tests.adapters.matrix.test_promises import was_answered
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.stand_in import ChatStandIn
+from tests.support.homeserver_proxy import SILENCE, Fault
 
 SAID = "SELECT content FROM inbox ORDER BY id"
 MOST_SECONDS = 30.0
@@ -226,6 +227,13 @@ async def test_no_event_however_odd_keeps_the_listener_from_the_others(matrix: S
     assert sum("/whoami" in call.path for call in matrix.proxy.journal) == 1
 
 
+def to_tombstone(room: str, account: str, successor: str) -> dict[str, Any]:
+    """Return the end of a room, of which the homeserver only tells."""
+    state = {"type": "m.room.tombstone", "state_key": "", "content": {"replacement_room": successor}}
+    own = {"event_id": f"${successor}", "sender": account, "room_id": room}
+    return state | own | {"origin_server_ts": int(time.time() * 1000)}
+
+
 async def test_a_thousand_invitations_keep_nobody_waiting(matrix: Scene) -> None:
     matrix.model.play([Answer("Here.")])
     rooms = [f"!{number}:elsewhere.test" for number in range(1000)]
@@ -255,6 +263,18 @@ async def test_nobody_leads_the_agent_to_a_room_that_is_no_successor(
             assert was_answered(bob, successor, end="join")
         await scene.ann.says(scene.direct, "hello")
         await scene.hears("Here.")
+
+
+async def test_a_room_with_a_hundred_successors_whose_server_is_silent_keeps_nobody_waiting(matrix: Scene) -> None:
+    matrix.model.play([Answer("Here.")])
+    matrix.proxy.faults.append(Fault("POST", "/join/", SILENCE, times=1000))
+    names = [f"!{number}:elsewhere.test" for number in range(150)]
+
+    await matrix.proxy.repeat(*[to_tombstone(matrix.room, matrix.bob.id, successor) for successor in names])
+    await matrix.proxy.until_silent()
+    await matrix.ann.says(matrix.direct, "are you there?")
+
+    await matrix.hears("Here.")
 
 
 async def test_a_moderator_leads_nobody_to_a_room_of_which_they_are_the_admin(
