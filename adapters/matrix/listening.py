@@ -52,8 +52,6 @@ class MatrixListener(Listener):
         super().__init__(platform, account)
         self._client, self._invites, self._rooms = client, invites, Rooms(account, client.address)
         self._faces = Faces(self.app.database, (NAME, account), upload=client.upload, wear=client.wear)
-        # Rooms to which somebody has led the agent whose invitation it would decline.
-        self._led = set[str]()
         # By the room that has ended.
         self._joining = defaultdict[str, Lock](Lock)
         self._takers = {
@@ -71,7 +69,7 @@ class MatrixListener(Listener):
         batch = await self._sync(NOTHING_WRITTEN, seconds=FIRST_SYNC_SECONDS, **query)
         self._rooms.note(batch)
         for room in list(self._rooms.values()):
-            await self._succeeds(room)
+            await self._stays(room)
         # Beside: to come into a room takes its time where another server is slow, or where there are a thousand.
         self.start(self._take_invites(batch), "invitations")
         log.info("matrix_listens", rooms=len(self._rooms))
@@ -95,8 +93,7 @@ class MatrixListener(Listener):
         return await self._client.call("GET", ("sync",), seconds=seconds, filter=json.dumps(what), **query)
 
     async def _take_room(self, room: Room, joined: Json, since: str, *, is_new: bool) -> None:
-        if is_new and not await self._succeeds(room) and room.id in self._led:
-            await self._client.call("POST", ("rooms", room.id, "leave"), {})
+        if is_new and not await self._stays(room):
             return
         events = to_events(joined, "timeline")
         is_limited, leaving = part(joined, "timeline").get("limited") is True, [e for e in events if is_leaving(e)]
@@ -158,8 +155,6 @@ class MatrixListener(Listener):
         # The inviting server adds to the events what it likes: of two who invite, one is a lie.
         account = accounts.pop() if len(accounts) == 1 else ""
         is_accepted = bool(account) and await self._is_welcome(account)
-        if is_accepted:
-            self._led.discard(room_id)
         await self._client.call("POST", ("rooms", room_id, "join" if is_accepted else "leave"), {})
         if is_accepted and part(own[0], "content").get("is_direct"):
             await self._client.note_direct(account, room_id)
@@ -219,15 +214,26 @@ class MatrixListener(Listener):
         if successor in self._rooms:
             await self._succeeds(self._rooms[successor])
             return
-        if not await self._is_welcome(event["sender"]):
-            self._led.add(successor)
         self.start(self._join_successor(room, successor, event["sender"]), "successor", room.id)
 
     async def _join_successor(self, room: Room, successor: str, account: str) -> None:
         # One at a time, and the latest alone: each can last as long as another server likes.
         async with self._joining[room.id]:
             if room.get("m.room.tombstone", "replacement_room") == successor:
-                await self._client.call("POST", ("join", successor), {}, server_name=account.partition(":")[2])
+                led = {} if await self._is_welcome(account) else {"reason": room.id}
+                await self._client.call("POST", ("join", successor), led, server_name=account.partition(":")[2])
+
+    async def _stays(self, room: Room) -> bool:
+        """Return whether the agent stays in a room; it leaves one that succeeds none, if a stranger has led it there.
+
+        That is noted in the room, for the process that follows one that dies before it has looked.
+        """
+        led_from = str(room.get("m.room.member", "reason", self.account))
+        if await self._succeeds(room) or led_from not in self._rooms:
+            return True
+        leaving = self._client.call("POST", ("rooms", room.id, "leave"), {})
+        await isolated(leaving, "matrix_room_not_left", unless=(Unavailable,), room=room.id)
+        return False
 
     async def _succeeds(self, room: Room) -> bool:
         """Return whether a room takes the place of another, as both say; what is set for that is set for it then."""

@@ -300,6 +300,23 @@ async def test_a_moderator_leads_nobody_to_a_room_of_which_they_are_the_admin(
         assert await scene.sql("SELECT server, role FROM role_grants") == [(room, f"{room} admin")]
 
 
+async def test_who_led_the_agent_to_a_room_just_before_it_died_keeps_it_there_no_longer(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    bob, agent, scene.invites = scene.bob, scene.agent, scene.ann.id
+    room = await bob.makes_room(preset="public_chat")
+    await agent.joins(room)
+    elsewhere = await bob.makes_room(preset="public_chat")
+    async with scene.opened(address, model, works=False):
+        # What comes of the request is not seen any more.
+        scene.proxy.faults.append(Fault("GET", "/sync", SILENCE))
+        await scene.proxy.repeat(to_tombstone(room, bob.id, elsewhere))
+        await bob.sees(partial(was_answered, bob, elsewhere, end="join"))
+
+    async with scene.opened(address, model, works=False):
+        await bob.sees(partial(was_answered, bob, elsewhere, end="leave"))
+
+
 @pytest.mark.parametrize("version", ["11", "12"])
 async def test_what_is_set_for_a_room_is_set_for_its_successor(
     scene: Scene, address: Address, model: OpenAIStub, version: str
