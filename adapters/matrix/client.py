@@ -1,6 +1,8 @@
 """The Client-Server API with the token of one account."""
 
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 from adapters.api_client import ApiClient, Check, File, Json
 from adapters.chat.account.faces import Face
@@ -64,7 +66,13 @@ class Client(ApiClient):
         if face is not None:
             content |= {"displayname": face.name, FACE: face.row}
             content |= {"avatar_url": face.picture} if face.picture else {}
-        await self.call("PUT", ("rooms", place.channel, "state", "m.room.member", me), content)
+        path = ("rooms", place.channel, "state", "m.room.member", me)
+        await self.call("PUT", path, content, check=partial(self._check_member, path))
+
+    async def _check_member(self, path: Sequence[str]) -> None:
+        """Raise `Undeliverable` for an account that was put out: where everybody may come in, a face would do so."""
+        if (await self.call("GET", path)).get("membership") != "join":
+            raise Undeliverable("The account is not in the room any more.")
 
     async def find_event(self, room: str, event_id: str) -> Json | None:
         """Return an event of the room; None if it is not there, or not to be had now."""

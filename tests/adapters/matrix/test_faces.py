@@ -4,6 +4,7 @@ from typing import Any
 
 from tests.adapters.matrix.conftest import Scene
 from tests.standins.openai_api import Answer
+from tests.support.homeserver_proxy import Fault
 from tests.support.pictures import picture
 
 SHOWN = "PUT", "/state/m.room.member/"
@@ -59,6 +60,24 @@ async def test_where_a_room_forbids_it_the_agent_answers_under_its_own_name(matr
     await matrix.proxy.until(lambda: len(calls(matrix, "POST", "/receipt/")) == 2)
 
     assert calls(matrix, *SHOWN, matrix.room) == [403]
+
+
+async def test_who_puts_the_agent_out_of_a_room_is_not_undone_by_its_face(matrix: Scene) -> None:
+    bob, agent = matrix.bob, matrix.agent
+    room = await bob.makes_room(preset="public_chat")
+    await agent.joins(room)
+    matrix.model.play([Answer("I am Sage.")])
+    await matrix.sql(PERSONA, room=room)
+    matrix.proxy.faults.append(Fault(*SHOWN, 429, retry_after_ms=3000))
+
+    await bob.says(room, "who are you?", **{"m.mentions": {"user_ids": [agent.id]}})
+    await matrix.proxy.until(lambda: calls(matrix, *SHOWN) == [429])
+    await bob.call("POST", "rooms", room, "kick", body={"user_id": agent.id})
+    before = len(matrix.proxy.journal)
+    await matrix.proxy.until(lambda: any(SHOWN[1] in call.path for call in matrix.proxy.journal[before:]))
+
+    member = await bob.call("GET", "rooms", room, "state", "m.room.member", agent.id)
+    assert member["membership"] == "leave"
 
 
 async def ask(scene: Scene, text: str, answer: str, room: str = "") -> None:
