@@ -231,8 +231,7 @@ class MatrixListener(Listener):
         led_from = str(room.get("m.room.member", "reason", self.account))
         if await self._succeeds(room) or led_from not in self._rooms:
             return True
-        leaving = self._client.call("POST", ("rooms", room.id, "leave"), {})
-        await isolated(leaving, "matrix_room_not_left", unless=(Unavailable,), room=room.id)
+        await self._leave(room)
         return False
 
     async def _succeeds(self, room: Room) -> bool:
@@ -249,7 +248,13 @@ class MatrixListener(Listener):
             return False
         async with self.app.database.statement() as session:
             await session.execute(statements.follow_room, {"old": old.id, "new": room.id})
+        # There nothing is set any more, no pause and no limit, and its admin can still write in it.
+        await self._leave(old)
         return True
+
+    async def _leave(self, room: Room) -> None:
+        leaving = self._client.call("POST", ("rooms", room.id, "leave"), {})
+        await isolated(leaving, "matrix_room_not_left", unless=(Unavailable,), room=room.id)
 
     async def _show_presence(self, room: Room, event_id: str) -> None:
         """Show that a message is read, and who answers there."""

@@ -317,6 +317,23 @@ async def test_who_led_the_agent_to_a_room_just_before_it_died_keeps_it_there_no
         await bob.sees(partial(was_answered, bob, elsewhere, end="leave"))
 
 
+async def test_a_pause_that_went_to_the_successor_of_a_room_leaves_nobody_unpaused_in_the_old_one(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    bob, agent, scene.invites = scene.bob, scene.agent, scene.ann.id
+    room = await bob.makes_room(preset="public_chat")
+    await agent.joins(room)
+    successor = await bob.makes_room(preset="public_chat", creation_content={"predecessor": {"room_id": room}})
+    pause = "INSERT INTO servers (platform, platform_server_id, paused_at) VALUES ('matrix', :room, now())"
+    async with scene.opened(address, model):
+        await scene.sql(pause, room=room)
+        body = {"body": "moved", "replacement_room": successor}
+        await bob.call("PUT", "rooms", room, "state", "m.room.tombstone", "", body=body)
+        await scene.until_value(successor, "SELECT platform_server_id FROM servers WHERE paused_at IS NOT NULL")
+
+        await bob.sees(partial(was_answered, bob, room, end="leave"))
+
+
 @pytest.mark.parametrize("version", ["11", "12"])
 async def test_what_is_set_for_a_room_is_set_for_its_successor(
     scene: Scene, address: Address, model: OpenAIStub, version: str
