@@ -155,7 +155,10 @@ class MatrixListener(Listener):
         # The inviting server adds to the events what it likes: of two who invite, one is a lie.
         account = accounts.pop() if len(accounts) == 1 else ""
         is_accepted = bool(account) and await self._is_welcome(account)
-        await self._client.call("POST", ("rooms", room_id, "join" if is_accepted else "leave"), {})
+        # Clients invite all to the successor of a room: whether it is one is seen inside.
+        old = [room for room in self._rooms.values() if room.get("m.room.tombstone", "replacement_room") == room_id]
+        led = {"reason": old[0].id} if old and not is_accepted else {}
+        await self._client.call("POST", ("rooms", room_id, "join" if is_accepted or led else "leave"), led)
         if is_accepted and part(own[0], "content").get("is_direct"):
             await self._client.note_direct(account, room_id)
         log.info("matrix_invited", room=room_id, account=account, is_accepted=is_accepted)

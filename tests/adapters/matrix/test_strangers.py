@@ -334,6 +334,27 @@ async def test_a_pause_that_went_to_the_successor_of_a_room_leaves_nobody_unpaus
         await bob.sees(partial(was_answered, bob, room, end="leave"))
 
 
+async def test_a_stranger_who_upgrades_a_private_room_invites_the_agent_to_the_successor_alone(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    bob, agent, scene.invites = scene.bob, scene.agent, scene.ann.id
+    room = await bob.makes_room(agent.id)
+    await agent.joins(room)
+    elsewhere = await bob.makes_room()
+    async with scene.opened(address, model, works=False):
+        body = {"body": "moved", "replacement_room": elsewhere}
+        await bob.call("PUT", "rooms", room, "state", "m.room.tombstone", "", body=body)
+        await bob.call("POST", "rooms", elsewhere, "invite", body={"user_id": agent.id})
+        await bob.sees(partial(was_answered, bob, elsewhere, end="leave"))
+
+        successor = (await bob.call("POST", "rooms", room, "upgrade", body={"new_version": "11"}))["replacement_room"]
+        await bob.call("POST", "rooms", successor, "invite", body={"user_id": agent.id})
+        await bob.sees(partial(was_answered, bob, room, end="leave"))
+
+    member = await bob.call("GET", "rooms", successor, "state", "m.room.member", agent.id)
+    assert member["membership"] == "join"
+
+
 @pytest.mark.parametrize("version", ["11", "12"])
 async def test_what_is_set_for_a_room_is_set_for_its_successor(
     scene: Scene, address: Address, model: OpenAIStub, version: str
