@@ -302,7 +302,7 @@ class Latest(OrderedDict[Key, Value]):
 
 
 def name_holder() -> str:
-    """Return a name for what listens in this process, by which a lease is its own."""
+    """Return a name for what lives in this process, by which a lease or a row is its own."""
     return f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
 
 

@@ -7,13 +7,12 @@ worker makes, a door hands out.
 import asyncio
 import hashlib
 import hmac
-import os
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
+from adapters.base import name_holder
 from adapters.cli.console import complain, shorten
 from shared.db.database import DatabaseLost
 from shared.db.statements import load_statements
@@ -48,7 +47,7 @@ class Neighbours:
         self, database: "SessionSource", settings: Settings, secrets: Secrets, *, renew_seconds: float = RENEW_SECONDS
     ) -> None:
         self._database, self._settings, self._renew_seconds = database, settings, renew_seconds
-        self._name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+        self._name = name_holder()
         self._parameters: dict[str, Any] = {
             "name": self._name,
             "lease": LEASE_SECONDS,
