@@ -61,7 +61,7 @@ def to_length(value: timedelta | float | None) -> str:
     hours, minutes = divmod(minutes, 60)
     if hours < 48:
         return say("admin.hours_h_minutes_min", hours=hours, minutes=minutes)
-    return say("admin.hours_days", hours=hours // 24)
+    return say("admin.days", days=hours // 24)
 
 
 @pass_context

@@ -57,7 +57,7 @@ async def answer(request: Request) -> Response:
     except HTTPException as error:
         if error.status_code != 404:
             raise
-        return to_problem(visit, 404, say("admin.there_is_nothing_at_this"))
+        return to_problem(visit, 404, say("fault.not_found"))
     except Unavailable as error:
         return to_problem(visit, 503, str(error))
 

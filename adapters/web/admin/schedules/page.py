@@ -36,7 +36,7 @@ def to_timing(row: Any) -> str:
     if row.kind == "cron":
         return f"{row.cron} ({row.time_zone})"
     if row.kind == "once":
-        return "once"
+        return say("admin.once")
     if row.every == 1:
         return say("admin.every_unit", unit=row.unit)
     return say("admin.every_every_units", every=f"{row.every:,}", unit=row.unit)
