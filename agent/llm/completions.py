@@ -1,4 +1,4 @@
-"""The request and answer types of model calls, the same for every provider."""
+"""The request and answer types of model calls, the same for every provider, and upper estimates of their tokens."""
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -9,6 +9,10 @@ from uuid import uuid4
 
 from shared.messages import EstimatedUsage, Sampling, Usage
 from shared.text import clean, count_tokens
+
+TOKENS_PER_MESSAGE = 4
+# The highest token count of any provider for an image of the size that we send.
+IMAGE_TOKENS = 1600
 
 Stop = Literal["end_turn", "tool_use", "max_tokens"]
 OnText = Callable[[str], None]
@@ -184,11 +188,6 @@ class CallObserver:
     spent: list[RejectedCall] = field(default_factory=list)
     pay: Callable[[], Awaitable[None]] | None = None
     attempts: list[RouteAttempt] = field(default_factory=list)
-
-
-TOKENS_PER_MESSAGE = 4
-# The highest token count of any provider for an image of the size that we send.
-IMAGE_TOKENS = 1600
 
 
 def count_prompt(messages: Iterable[dict[str, Any]]) -> int:

@@ -1,4 +1,4 @@
-"""A tool call before it runs: what the model requested, in which scope, and the turn that makes the call."""
+"""A tool call before it runs: its scope, the turn that makes it, and its arguments, read, checked and shown later."""
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -14,6 +14,14 @@ from shared.errors import ToolError
 from shared.messages import Author, IncomingMessage
 from shared.text import MAX_DEPTH, clean, clean_json
 from shared.tools import GARBLED, Tool
+
+MAX_ARGUMENT_CHARS = 1_000_000
+PROBLEM = "problem"
+GARBLED_CHARS = 2000
+SHOWN_CHARS = 32_000
+NO_JSON = "The arguments are not valid JSON."
+NO_OBJECT = f"The arguments must be a JSON object, nested at most {MAX_DEPTH} deep."
+TOO_LARGE = f"The arguments are larger than {MAX_ARGUMENT_CHARS:,} characters."
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +91,6 @@ class CallingTurn:
     numbers: Iterator[int] | None
     find_taint: Callable[[], Awaitable[Taint]]
     list_said: Callable[[], Sequence[str]]
-
-
-MAX_ARGUMENT_CHARS = 1_000_000
-PROBLEM = "problem"
-GARBLED_CHARS = 2000
-SHOWN_CHARS = 32_000
-NO_JSON = "The arguments are not valid JSON."
-NO_OBJECT = f"The arguments must be a JSON object, nested at most {MAX_DEPTH} deep."
-TOO_LARGE = f"The arguments are larger than {MAX_ARGUMENT_CHARS:,} characters."
 
 
 def parse_arguments(tool: Tool, arguments: dict[str, Any]) -> dict[str, Any]:

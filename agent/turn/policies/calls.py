@@ -24,6 +24,14 @@ from shared.db.database import Database
 from shared.errors import ToolKeepsFailing
 from shared.settings import Settings
 
+SAME_FAILURES = 3
+SHOWN_CHARS = 300
+QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+NUMBER = re.compile(r"\d+")
+
+# The tool, its error and the arguments that matter.
+Failure = tuple[str, str, str]
+
 
 class Policy(Protocol):
     """Checks every tool call of a turn before it runs."""
@@ -170,15 +178,6 @@ class Permitted:
     async def check(self, call: PendingCall) -> PendingCall | Failed:
         """Stop a call whose tool is missing or not permitted."""
         return self._toolbox.refuse(call) or call
-
-
-SAME_FAILURES = 3
-SHOWN_CHARS = 300
-QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
-NUMBER = re.compile(r"\d+")
-
-# The tool, its error and the arguments that matter.
-Failure = tuple[str, str, str]
 
 
 def check_circuit(steps: Sequence[Step]) -> None:
