@@ -8,6 +8,7 @@ BEGIN
     SELECT (
         SELECT servers.id FROM public.conversations JOIN public.servers USING (platform, platform_server_id)
         WHERE conversations.id = p_payer.conversation_id
+    -- Most installations have no budgets.
     ), CASE WHEN EXISTS (SELECT FROM public.budgets) THEN nullif(
         public.parley_find_budgets(p_payer.user_id, p_payer.conversation_id, p_payer.persona_id), '{}'
     ) END INTO v_limits.server_id, v_limits.budget_ids;
