@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import SecretStr
 
-from adapters.chat.addressing import ANSWER_WITHIN, Addressing, Exchanges
+from adapters.base import Latest
+from adapters.chat.addressing import ANSWER_WITHIN, MOST_PLACES, Addressing, Exchanges, Recent
 from adapters.slack.events.incoming import to_addressing, to_place
 from adapters.slack.transport.api import Token
 
@@ -67,3 +68,22 @@ def test_groups_in_slack_are_somebody_and_everybody_is_nobody(text: str, calls_a
     addressing = to_addressing(event, to_place(event, token), token)
 
     assert (addressing.calls_agent, addressing.others) == (calls_agent, others)
+
+
+def test_of_many_entries_the_latest_stay_and_one_that_is_set_again_is_the_latest() -> None:
+    latest: Latest[str, int] = Latest(2)
+
+    latest["a"], latest["b"], latest["a"], latest["c"] = 1, 2, 3, 4
+
+    assert list(latest.items()) == [("a", 3), ("c", 4)]
+
+
+def test_a_place_in_which_nobody_writes_is_forgotten_before_the_others() -> None:
+    recent: Recent[int, str] = Recent(2)
+    for channel in (*range(MOST_PLACES), 0, MOST_PLACES):
+        for message in range(3):
+            recent.remember(channel, message, f"number {message}")
+
+    assert recent.list_entries(0) == {1: "number 1", 2: "number 2"}
+    assert not recent.list_entries(1)
+    assert recent.list_entries(MOST_PLACES) == {1: "number 1", 2: "number 2"}
