@@ -100,9 +100,9 @@ class PostingPlatform(DirectPlatform):
         uploads, others = await collect(self.app, reply.files, limits.file_bytes, allows_empty=False)
         # Two blanks keep the lines of choices apart.
         choices = ["", "  \n".join(words)] if words else []
-        text = "\n".join([reply.content.strip(), *links_to(others), *choices])
+        whole = "\n".join([reply.content.strip(), *links_to(others), *choices])
         sizes = {"limit": limits.message_chars, "most": limits.parts, "preview": limits.preview_chars}
-        draft = await run_on_text(lambda markup: to_parts(reply.content, markup, **sizes), text)
+        draft = await run_on_text(lambda markup: to_parts(reply.content, markup, **sizes), whole)
         for index, text in enumerate(draft.parts):
             reply_to = reply.reply_to if index == 0 else None
             options: dict[str, Any] = {"allows_mentions": delivery.allows_mentions, "check": reply.check_claim}
@@ -114,9 +114,9 @@ class PostingPlatform(DirectPlatform):
             last = earlier or await self.post(place, post)
         links = {file.filename: file.url for file in reply.files}
         for index, upload in enumerate([*filter(None, [draft.file]), *uploads]):
-            text = f"{upload.filename}: {links.get(upload.filename, NOT_TAKEN)}"
+            line = f"{upload.filename}: {links.get(upload.filename, NOT_TAKEN)}"
             reply_to = reply.reply_to if place.thread else None
-            post = Post(text, f"{key}-file-{index}", reply_to, check=reply.check_claim)
+            post = Post(line, f"{key}-file-{index}", reply_to, check=reply.check_claim)
             if post.key in posted:
                 continue
             try:
