@@ -28,6 +28,8 @@ EXPRESSION = re.compile(r"{[{%#].*?[#%}]}", re.DOTALL)
 SAID = re.compile(r'\bsay\(\s*["\']([\w.]+)["\']')
 # A column, and what the macros of the admin pages show as it is.
 TITLE, LABEL = re.compile(r"[A-Z][a-z]"), re.compile(r'(?:badge|empty|filters|table)\("|(?:hint|label)="')
+# What is shown where a value is missing.
+DEFAULT = re.compile(r'\bor "([A-Za-z][a-z ]*)"')
 SPOKEN = re.compile(r"[A-Za-z']{2,},? [a-z']{2,}|^[A-Z][a-z]+ [A-Za-z]|[a-z]{2}[.?!]$")
 # Headers, half a tag, classes, prefixes of fields, names of browsers and systems, and what is typed or compared.
 NO_SENTENCE = re.compile(
@@ -111,6 +113,7 @@ def test_no_template_says_anything_beside_the_catalogue(path: Path) -> None:
     assert beside == []
     assert [text for text in literals if is_sentence(text) or TITLE.match(text)] == []
     assert [text for part in code for text in LABEL.findall(part)] == []
+    assert [text for part in code for text in DEFAULT.findall(part)] == []
 
 
 @pytest.mark.parametrize("path", HANDLERS, ids=lambda path: path.relative_to(WEB).as_posix())
