@@ -21,7 +21,7 @@ from shared.db.database import retry_on_lost_db
 from shared.errors import Unavailable, Undeliverable
 from shared.log import get_logger
 from shared.messages import QuotedMessage
-from shared.text import clean, cut
+from shared.text import clean, cut, to_command_line
 
 if TYPE_CHECKING:
     from adapters.base import ChatPlatform
@@ -46,7 +46,7 @@ async def answer_typed(
     `post` shows the reply. While the platform is not available, the reply is kept: as `prepare` has made it, for what
     may be done only once.
     """
-    if commands.COMMAND_LINE.fullmatch(clean(message.content).strip()) is None:
+    if commands.match_command(message.content) is None:
         return False
     if not await accept_answered(app.database, message):
         return True
@@ -151,7 +151,7 @@ class Intake:
             message = replace(message, place=replace(place, thread=question_thread))
         if refusal is not None:
             await self.say(message, refusal)
-        if not (message.content or message.attachments) or (is_edit and message.content.startswith("/")):
+        if not (message.content or message.attachments) or (is_edit and to_command_line(message.content)):
             return False
         if await answer_typed(self._app, message, self._platform.send):
             return False

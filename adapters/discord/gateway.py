@@ -34,7 +34,7 @@ from adapters.discord.transport.rest import THREAD_EXISTS, IntentMissing, Refuse
 from shared.db.database import retry_on_lost_db
 from shared.errors import ParleyError, ServerMoving, Unavailable
 from shared.log import get_logger
-from shared.text import abbreviate, without_credential
+from shared.text import abbreviate, to_command_line, without_credential
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -286,7 +286,7 @@ class Gateway(discord.AutoShardedClient):
             # Discord also reports pins and link previews as edits, so `edited_at` has to be recent. An edit is never a
             # command.
             is_new = self._app.clock.now() - message.edited_at < EDIT_IS_NEW_FOR
-            calls_agent = mentions_agent(message, self.me) and not to_text(message, self.me).startswith("/")
+            calls_agent = mentions_agent(message, self.me) and to_command_line(to_text(message, self.me)) is None
             if change is None and is_new and calls_agent:
                 await retry_on_lost_db(lambda: self._accept(message, sent_at=message.edited_at), STORE_SECONDS)
         if change is not None and change.turn_id is not None:
@@ -343,7 +343,7 @@ class Gateway(discord.AutoShardedClient):
             to_place(message.channel, message.guild),
             partial(self._accept_in, message=message, sent_at=sent_at),
         )
-        is_command = to_text(message, self.me).startswith("/")
+        is_command = to_command_line(to_text(message, self.me)) is not None
         while True:
             if is_command:
                 await self._cells.until_settled(place)
@@ -365,9 +365,10 @@ class Gateway(discord.AutoShardedClient):
         if message.guild is not None and isinstance(message.author, discord.User):
             await self._members.complete(message)
         text = to_text(message, self.me)
-        post = partial(post_reply, app, self._rest)
-        if text.startswith("/") and await answer_typed(app, to_incoming(message, self.me), post):
-            return
+        if to_command_line(text) is not None:
+            post = partial(post_reply, app, self._rest, message)
+            if await answer_typed(app, to_incoming(message, self.me), post):
+                return
         earlier = await self._listening.list_earlier(message, self.me, is_first=mention.is_first)
         # None without the permission to open a thread.
         thread_id = None

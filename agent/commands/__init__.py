@@ -22,11 +22,18 @@ __all__ = [
     "find_form",
     "keep_credential",
     "list_commands",
+    "match_command",
 ]
 
 # A path such as /etc/hosts contains another slash and is not a command.
 COMMAND_LINE = re.compile(r"/([a-z][a-z_-]*)(?:\s+(.*))?", re.IGNORECASE | re.DOTALL)
 MAX_CHARS = 4000
+
+
+def match_command(text: str) -> re.Match[str] | None:
+    """Return the name and the argument of the command that a text may be; None for any other text."""
+    line = to_command_line(text)
+    return None if line is None else COMMAND_LINE.fullmatch(line.strip())
 
 
 async def answer(
@@ -41,8 +48,7 @@ async def answer(
 
     `adapter` is the one that it came by, None for that of the place's platform.
     """
-    line = to_command_line(text)
-    match = COMMAND_LINE.fullmatch(line.strip()) if line is not None else None
+    match = match_command(text)
     if match is None:
         return None
     name = match[1].lower()

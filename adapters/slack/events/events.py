@@ -40,7 +40,7 @@ from adapters.slack.transport.clients import Clients
 from shared.db.database import retry_on_lost_db
 from shared.errors import EventIdInUse
 from shared.messages import Place, PlatformContext
-from shared.text import clean, cut
+from shared.text import clean, cut, to_command_line
 
 if TYPE_CHECKING:
     from agent.app import App
@@ -120,7 +120,7 @@ class Events:
             event_id = to_event_id(message["channel"], message["ts"])
             question = await self._edits.change(event_id, to_text(message, web.token.bot_user_id, names))
             # An edit is never a command.
-            is_command = to_text(message, web.token.bot_user_id, {}).startswith("/")
+            is_command = to_command_line(to_text(message, web.token.bot_user_id, {})) is not None
             if question is None and mentions_agent(message, web.token) and not is_command:
                 edited_at = to_moment(str(edit_ts))
                 if self._app.clock.now() - edited_at < EDIT_IS_NEW_FOR:

@@ -32,7 +32,7 @@ from agent.live.channels import DUE, request_stop, to_list_key
 from agent.turn.confirmations.decisions import read_word
 from shared.messages import Decision, IncomingMessage, Place, Sender
 from shared.models import InboxMessage
-from shared.text import MAX_ID, clean
+from shared.text import MAX_ID
 
 PLATFORM = "web"
 ENTER_HERE = commands.CommandReply(say("chat.enter_here"), is_private=True)
@@ -122,7 +122,7 @@ async def post_chat_message(request: Request) -> Response:
 
 def require_fresh_login_to_erase(request: Request, text: str) -> None:
     """Refuse the command that can't be taken back to a session that may be somebody else's by now."""
-    line = commands.COMMAND_LINE.fullmatch(clean(text).strip())
+    line = commands.match_command(text)
     if line is not None and line[1].lower() == "erase":
         session_in(request).require_fresh_login()
 
