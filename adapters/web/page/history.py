@@ -9,7 +9,7 @@ from agent.commands import CommandReply
 from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.messages import Place
-from shared.text import MAX_ID, cut
+from shared.text import MAX_ID, cut, to_command_line
 
 statements = load_statements(__file__)
 
@@ -64,7 +64,7 @@ async def keep_reply(
     session: Session, place: Place, *, who: str, event_id: str, line: str, reply: CommandReply
 ) -> None:
     """Keep a command and its answer with the chat, unless the line may hold a credential."""
-    if line.lstrip().lower().startswith(CREDENTIAL_COMMAND):
+    if (to_command_line(line) or "").lower().startswith(CREDENTIAL_COMMAND):
         return
     content: dict[str, Any] = {
         "content": reply.text,

@@ -57,6 +57,14 @@ async def test_two_browsers_at_once_do_not_share_a_link(site: Site) -> None:
     assert sorted(await asyncio.gather(*(opens() for _ in range(8)))) == [200] + [401] * 7
 
 
+async def test_no_line_with_a_credential_is_kept_with_the_chat(site: Site) -> None:
+    async with site.browser("ann") as ann:
+        for number, mark in enumerate(("", " ", "\u200b", "\u202e")):
+            response = await sends(ann, f"{mark}/credential set pms lantern-4711-wagon", event_id=f"e{number}")
+            assert "I keep your credential pms encrypted" in response.text
+        assert await site.parley.value("SELECT count(*) FROM web_replies") == 0
+
+
 @pytest.mark.parametrize("key", ["", "x", "e30.e30", "é" * 10, "a." * 5000])
 async def test_a_made_up_link_is_refused_kindly(site: Site, key: str) -> None:
     async with httpx.AsyncClient() as client:
