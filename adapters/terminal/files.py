@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 def find_file(text: str, limit_mb: int) -> Path:
     """Return the named file; raises `Refusal` with the reason why it can't be sent."""
-    path = to_path(text)
+    path = Path(text)
     try:
+        # A file of this very name goes before what a shell would read in it.
+        path = path if path.is_file() else to_path(text)
         if not path.is_file():
             raise Refusal(f"There is no file {path}.")
         size = path.stat().st_size

@@ -94,8 +94,13 @@ def test_a_file_goes_along_and_one_that_is_missing_is_named(shell: Shell, tmp_pa
 
     shell.says("ask", "keep this", "-f", str(tmp_path / "plan.txt"), DEBUG_MOCK_RESPONSES='["fine"]')
 
-    names = shell.says("psql", "--superuser", "-At", "-c", "SELECT filename FROM file_records WHERE status = 'stored'")
-    assert names == "plan.txt\n"
+    # What a shell would make of the second name is the name of another file.
+    (tmp_path / "pl\\an.txt").write_text("Then we drink.")
+    shell.says("ask", "this, too", "-f", str(tmp_path / "pl\\an.txt"), DEBUG_MOCK_RESPONSES='["fine"]')
+
+    sizes = shell.says("psql", "--superuser", "-At", "-c", "SELECT size_bytes FROM file_records ORDER BY id")
+    names = shell.says("psql", "--superuser", "-At", "-c", "SELECT filename FROM file_records ORDER BY id LIMIT 1")
+    assert (names, sizes) == ("plan.txt\n", "13\n14\n")
     assert "There is no file" in (missing := shell.run("ask", "read it", "-f", str(tmp_path / "no"))).err
     assert missing.code == 1
 
