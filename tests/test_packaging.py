@@ -9,6 +9,7 @@ import sys
 import tomllib
 import zipfile
 from dataclasses import fields
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -236,6 +237,38 @@ def test_an_old_python_is_refused_in_one_line(tmp_path: Path) -> None:
     assert "Python 3.11 or newer is needed" in result.stderr
     assert "3.9.2" in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_what_was_interrupted_is_installed_anew_whatever_a_person_has_set_for_uv(tmp_path: Path) -> None:
+    wheel, log = tmp_path / "uv-1-py3-none-any.whl", tmp_path / "log"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        program = zipfile.ZipInfo("uv-1.data/scripts/uv")
+        program.external_attr = 0o100755 << 16
+        archive.writestr(program, f'#!/bin/sh\n{{ echo "$@"; env | grep ^UV_; }} >>{log}\n')
+        archive.writestr("uv-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: uv\nVersion: 1\n")
+        archive.writestr("uv-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr("uv-1.dist-info/RECORD", "")
+    (tmp_path / ".ci").mkdir()
+    (tmp_path / ".ci/bootstrap").write_bytes((ROOT / ".ci/bootstrap").read_bytes())
+    for name in (".ci/code-environment", *(lock.name for lock in ROOT.glob("requirements*.lock"))):
+        (tmp_path / name).touch()
+    digest = sha256(wheel.read_bytes()).hexdigest()
+    (tmp_path / "requirements-installer.lock").write_text(f"uv==1 --hash=sha256:{digest}\n")
+    # Nothing that builds it is installed: it ends behind the packages.
+    (tmp_path / "pyproject.toml").write_text('[build-system]\nrequires = []\nbuild-backend = "none"\n')
+    settings = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path), "PIP_CONFIG_FILE": os.devnull}
+    settings |= {"UV_LINK_MODE": "symlink", "UV_WORKING_DIR": "/", "UV_CACHE_DIR": str(tmp_path / "cache")}
+
+    for arguments in ("pip install --quiet", "pip install --quiet --reinstall"):
+        log.unlink(missing_ok=True)
+        result = subprocess.run(
+            ["bash", ".ci/bootstrap", "run"], check=False, cwd=tmp_path, env=os.environ | settings, capture_output=True
+        )
+        assert b"Parley itself could not be installed" in result.stderr
+        assert result.returncode == 1
+        line, *names = log.read_text().splitlines()
+        assert line.startswith(f"{arguments} --no-deps --require-hashes --python {tmp_path}/.venv/bin/python ")
+        assert sorted(names) == [f"UV_CACHE_DIR={tmp_path}/cache", "UV_NO_CONFIG=1"]
 
 
 def test_every_line_of_the_example_is_a_setting(tmp_path: Path) -> None:
