@@ -12,7 +12,7 @@ from adapters.terminal.files import find_dragged, find_file, to_size
 from adapters.terminal.output import Output, describe_file
 from adapters.terminal.person import terminal_place, terminal_sender
 from adapters.terminal.reading import Reader
-from shared.errors import ParleyError
+from shared.errors import ParleyError, Refusal, ToolError
 from shared.messages import ProgramRequest
 from shared.text import to_command_line
 
@@ -79,7 +79,12 @@ class Chat:
         command_line = to_command_line(text)
         if command_line is not None and (goes_on := await self._on_command(command_line.strip())) is not None:
             return goes_on
-        await self._exchange.send(text, self._files, request=self._request)
+        try:
+            await self._exchange.send(text, self._files, request=self._request)
+        except (Refusal, ToolError):
+            # A file that is gone, or has grown, would keep back every message that follows.
+            self._files.clear()
+            raise
         self._files.clear()
         return True
 

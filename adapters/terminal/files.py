@@ -59,15 +59,18 @@ def to_path(text: str) -> Path:
 
 
 async def store(store: "Store", path: Path, limit_mb: int) -> Attachment:
-    """Store the file as an attachment for a message."""
+    """Store the file as an attachment for a message; raises `Refusal` when it can't be read any more."""
     # Imported here: most questions bring none.
     from shared.files.stores.content import MEGABYTE, in_chunks, put
 
     mime_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     key = f"{token_hex(16)}/incoming"
-    with path.open("rb") as file:
-        chunks = in_chunks(partial(asyncio.to_thread, file.read))
-        content = await put(store, key, chunks, mime_type=mime_type, limit=limit_mb * MEGABYTE)
+    try:
+        with path.open("rb") as file:
+            chunks = in_chunks(partial(asyncio.to_thread, file.read))
+            content = await put(store, key, chunks, mime_type=mime_type, limit=limit_mb * MEGABYTE)
+    except OSError as error:
+        raise Refusal(f"{path} can't be read any more: {error.strerror or error}. Nothing was sent.") from None
     return Attachment(path.name, mime_type, content.size_bytes, storage_key=key, sha256=content.sha256)
 
 

@@ -113,6 +113,23 @@ def test_a_missing_file_is_reported_and_the_conversation_goes_on(shell: Shell, t
     assert "84" in result.out
 
 
+def test_a_file_that_is_gone_when_it_is_sent_keeps_back_one_message_alone(shell: Shell, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.txt"
+    plan.write_text("First we eat.")
+    with shell.start("chat") as chat:
+        assert chat.stdin is not None
+        assert chat.stderr is not None
+        chat.stdin.write(f"/attach {plan}\n")
+        chat.stdin.flush()
+        while "goes with your next message" not in chat.stderr.readline():
+            assert chat.poll() is None
+        plan.unlink()
+        out, err = chat.communicate("keep this\nwhat is 12*7?\n")
+
+    assert f"{plan} can't be read any more: No such file or directory. Nothing was sent." in err
+    assert (chat.returncode, "84" in out) == (0, True)
+
+
 def test_what_stays_with_the_person_is_done_without_a_question(fresh: Shell, tmp_path: Path) -> None:
     plan = tmp_path / "plan.txt"
     plan.write_text("First we eat.")
