@@ -232,9 +232,9 @@ async def test_a_credential_is_entered_in_a_form_and_typed_into_a_channel_it_is_
 
     assert "I have not kept" in await answer_to(office, office.ann, "credential set pms lantern-4711-wagon")
     for mark in ("", "\u200b"):
-        before = len(office.ann.whispers(office.general))
+        office.slack.world.ephemerals.clear()
         await office.ann.mentions(office.general, f"{mark}/credential set pms lantern-4711-wagon")
-        await office.slack.until(lambda before=before: len(office.ann.whispers(office.general)) > before)
+        await office.slack.until(lambda: office.ann.whispers(office.general))
         assert "I have not kept" in office.ann.whispers(office.general)[-1]["text"]
     assert not office.model.requests
     assert "lantern" not in str(await office.sql("SELECT content FROM inbox"))
