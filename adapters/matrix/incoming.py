@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from adapters.api_client import Json, part
 from adapters.chat.addressing import Addressing
 from shared.messages import Attachment, IncomingMessage, Place, PlatformContext, Sender
-from shared.text import clean, cut
+from shared.text import INVISIBLE, clean, cut
 
 NAME = "matrix"
 TOPIC_CHARS, MODERATOR, ADMIN, LATEST_MS = 300, 50, 100, 4 * 10**12
@@ -176,7 +176,8 @@ def to_text(content: Json, me: str, name: str) -> str:
             lines.pop(0)
     own = "|".join(map(re.escape, (me, me[1:], name)))
     text = re.sub(rf"^@?(?:{own})(?!\w)[ ,:]*", "", "\n".join(lines).strip(), flags=re.IGNORECASE)
-    return TYPED.sub("/", text, count=1) if text.startswith("!") else text
+    beginning = INVISIBLE.sub("", text[: text.find("!") + 1]).strip()
+    return TYPED.sub("/", text, count=1) if beginning == "!" else text
 
 
 def to_addressing(event: Json, message: IncomingMessage, me: str, *, replied: Json | None) -> Addressing:
