@@ -60,9 +60,14 @@ class LocalWorker:
 
         Raises `Refusal` at once, whatever the block waits for, when none can be started with these settings.
         """
-        block = asyncio.current_task()
+        block, is_over = asyncio.current_task(), False
+
+        def end_block(watch: asyncio.Task[None]) -> None:
+            if not watch.cancelled() and not is_over and block is not None:
+                block.cancel()
+
         watch = asyncio.create_task(self._look_again(seconds), name="look for workers")
-        watch.add_done_callback(lambda task: None if task.cancelled() or block is None else block.cancel())
+        watch.add_done_callback(end_block)
         try:
             yield
         except asyncio.CancelledError:
@@ -71,6 +76,8 @@ class LocalWorker:
                 raise
             raise (Refusal(str(error)) if isinstance(error, ConfigurationError) else error) from None
         finally:
+            # The answer may have come in the very moment in which the watch gave up.
+            is_over = True
             watch.cancel()
             await asyncio.gather(watch, return_exceptions=True)
 

@@ -41,7 +41,6 @@ async def opened_client(
         worker = LocalWorker(settings, address, database, model=model)
         closing.push_async_callback(worker.close)
         await worker.begin()
-        await closing.enter_async_context(worker.watched(watch_seconds))
         events = Listener(database, secrets.secret_keys, bus=bus)
         closing.push_async_callback(events.close)
         await events.start()
@@ -59,10 +58,12 @@ async def opened_client(
             async with aclosing(open_store(settings)) as store:
                 yield store
 
-        yield (
-            Client(settings, database, events, clock=SystemClock(), open_app=worker.open_app, open_store=opened_store),
-            worker,
-        )
+        async with worker.watched(watch_seconds):
+            clock = SystemClock()
+            yield (
+                Client(settings, database, events, clock, open_app=worker.open_app, open_store=opened_store),
+                worker,
+            )
 
 
 def words_finder(settings: "Settings") -> "Callable[[str], Words | None]":

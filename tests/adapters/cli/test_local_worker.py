@@ -44,6 +44,16 @@ async def test_who_waits_for_an_answer_is_told_why_nobody_can_give_it(
         await wait_for_an_answer(*place, owner)
 
 
+async def test_an_answer_that_comes_as_the_watch_gives_up_counts(
+    place: tuple[Settings, Address], owner: asyncpg.Connection
+) -> None:
+    async with asyncio.timeout(60), opened_client(*place, watch_seconds=0.05):
+        (watch,) = [task for task in asyncio.all_tasks() if task.get_name() == "look for workers"]
+        await owner.execute("DELETE FROM workers")
+        while not watch.done():  # noqa: ASYNC110  # the block ends in the same round of the loop
+            await asyncio.sleep(0)
+
+
 async def test_a_start_that_is_refused_leaves_nothing_open(
     place: tuple[Settings, Address], owner: asyncpg.Connection
 ) -> None:
