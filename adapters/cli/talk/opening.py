@@ -61,7 +61,7 @@ async def opened_client(
         async with worker.watched(watch_seconds):
             clock = SystemClock()
             yield (
-                Client(settings, database, events, clock, open_app=worker.open_app, open_store=opened_store),
+                Client(settings, database, events, clock=clock, open_app=worker.open_app, open_store=opened_store),
                 worker,
             )
 
