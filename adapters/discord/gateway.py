@@ -365,10 +365,9 @@ class Gateway(discord.AutoShardedClient):
         if message.guild is not None and isinstance(message.author, discord.User):
             await self._members.complete(message)
         text = to_text(message, self.me)
-        if to_command_line(text) is not None:
-            post = partial(post_reply, app, self._rest, message)
-            if await answer_typed(app, to_incoming(message, self.me), post):
-                return
+        post = partial(post_reply, app, self._rest)
+        if to_command_line(text) is not None and await answer_typed(app, to_incoming(message, self.me), post):
+            return
         earlier = await self._listening.list_earlier(message, self.me, is_first=mention.is_first)
         # None without the permission to open a thread.
         thread_id = None
