@@ -228,7 +228,7 @@ def key_of(secrets: Secrets, answer: "Reply | LiveTurn", *, identity: object = N
     message, place = answer.reply_to or "", answer.place
     if answer.turn_id:
         return to_kind_key(secrets, TURN, place.key, message, answer.turn_id)
-    message = message.rpartition(":")[2] if message.startswith(DIRECT) else message
+    message = message.rpartition(" ")[2] if message.startswith(DIRECT) else message
     return to_kind_key(secrets, REPLY, place.key, message or identity)
 
 

@@ -31,7 +31,7 @@ def to_reply(place: Place, reply: "CommandReply", *, asker: str, message_id: str
         turn_id=0,
         adapter=place.platform,
         place=place,
-        reply_to=f"{DIRECT}{asker}:{message_id or ''}" if reply.is_private else message_id,
+        reply_to=f"{DIRECT}{asker} {message_id or ''}" if reply.is_private else message_id,
         content=reply.text,
         files=reply.files,
         choices=tuple(choice.line for choice in reply.choices),

@@ -41,7 +41,8 @@ BOOT_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 log = get_logger()
 
 
-# `reply_to` of an answer for one person alone: this, the person's account there, and the message that it answers.
+# `reply_to` of an answer for one person alone: this, the person's account there, a blank, and the message that it
+# answers. Accounts and messages of Matrix have colons, and none has blanks.
 DIRECT = "direct:"
 
 
@@ -145,7 +146,7 @@ class Reply:
         """
         if self.reply_to is None or not self.reply_to.startswith(DIRECT):
             return self
-        account, _, message_id = self.reply_to.removeprefix(DIRECT).rpartition(":")
+        account, _, message_id = self.reply_to.removeprefix(DIRECT).rpartition(" ")
         place = self.place
         if not place.is_direct:
             place = Place(place.platform, server, await open_direct(account), is_direct=True)

@@ -72,8 +72,9 @@ class LocalWorker:
             yield
         except asyncio.CancelledError:
             error = watch.exception() if watch.done() and not watch.cancelled() else None
-            if error is None:
+            if error is None or block is None:
                 raise
+            block.uncancel()
             raise (Refusal(str(error)) if isinstance(error, ConfigurationError) else error) from None
         finally:
             # The answer may have come in the very moment in which the watch gave up.

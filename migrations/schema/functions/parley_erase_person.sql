@@ -74,7 +74,7 @@ BEGIN
     -- Answers to commands of this person alone name the account.
     DELETE FROM public.outbox USING public.user_platform_links AS l
     WHERE outbox.turn_id IS NULL AND l.user_id = v_user_id AND outbox.platform = l.platform
-      AND starts_with(outbox.reply_to, 'direct:' || l.platform_user_id || ':');
+      AND starts_with(outbox.reply_to, 'direct:' || l.platform_user_id || ' ');
     -- Whoever waits for an answer is told, and what runs ends: both find nothing any more.
     PERFORM pg_notify('parley_turns', jsonb_build_object('inbox', jsonb_build_array(m.id), 'end', true)::text)
     FROM public.inbox AS m

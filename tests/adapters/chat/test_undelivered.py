@@ -1,0 +1,24 @@
+"""The reply to a command, as it is kept while its platform is away."""
+
+from adapters.base import key_of
+from adapters.chat.undelivered import to_reply
+from agent.commands import CommandReply
+from shared.messages import Place
+from shared.settings import Secrets
+
+SECRETS = Secrets("token", ("key",))
+ROOM = Place("matrix", "!room:example.org", "!room:example.org")
+
+
+async def test_a_private_reply_goes_to_its_account_and_knows_its_message_whatever_colons_they_have() -> None:
+    account, message = "@ann:example.org", "$1:example.org"
+
+    async def open_direct(person: str) -> str:
+        return f"direct messages with {person}"
+
+    private = to_reply(ROOM, CommandReply("Your budget", is_private=True), asker=account, message_id=message)
+    direct = await private.in_direct(open_direct)
+
+    assert (direct.place.channel, direct.delivery.asker) == (f"direct messages with {account}", account)
+    other = to_reply(ROOM, CommandReply("Another", is_private=True), asker=account, message_id="$2:example.org")
+    assert key_of(SECRETS, private) != key_of(SECRETS, other)
