@@ -5,12 +5,12 @@ from contextlib import suppress
 from functools import partial
 
 from adapters.api_client import ApiClient, Check, File, Json
-from adapters.chat.account.faces import Face
+from adapters.chat.account.profiles import Profile
 from shared.errors import Unavailable, Undeliverable
 from shared.messages import Place
 
 MEDIA = "/_matrix/media/v3"
-FACE = "parley.face"
+PROFILE = "parley.profile"
 NOT_ACCEPTED = "The homeserver refuses MATRIX_TOKEN; make another one with `parley matrix login`."
 
 
@@ -57,20 +57,20 @@ class Client(ApiClient):
         answer = await self.call("POST", ("upload",), file, root=MEDIA, check=check, filename=filename)
         return str(answer["content_uri"])
 
-    async def wear(self, place: Place, face: Face | None) -> None:
-        """Show a face in a room, noted beside it; what it has not is the account's own."""
+    async def set_profile(self, place: Place, profile: Profile | None) -> None:
+        """Show a profile in a room, noted beside it; what it has not is the account's own."""
         me = await self.find_me()
-        profile = await self.call("GET", ("profile", me))
-        shown = {key: profile[key] for key in ("displayname", "avatar_url") if key in profile}
+        own = await self.call("GET", ("profile", me))
+        shown = {key: own[key] for key in ("displayname", "avatar_url") if key in own}
         content: Json = {"membership": "join"} | shown
-        if face is not None:
-            content |= {"displayname": face.name, FACE: face.row}
-            content |= {"avatar_url": face.picture} if face.picture else {}
+        if profile is not None:
+            content |= {"displayname": profile.name, PROFILE: profile.row}
+            content |= {"avatar_url": profile.picture} if profile.picture else {}
         path = ("rooms", place.channel, "state", "m.room.member", me)
         await self.call("PUT", path, content, check=partial(self._check_member, path))
 
     async def _check_member(self, path: Sequence[str]) -> None:
-        """Raise `Undeliverable` for an account that was put out: where everybody may come in, a face would do so."""
+        """Raise `Undeliverable` for an account that was put out: in a public room, a profile would join again."""
         if (await self.call("GET", path)).get("membership") != "join":
             raise Undeliverable("The account is not in the room any more.")
 

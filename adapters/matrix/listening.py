@@ -11,11 +11,11 @@ from typing import Any
 
 from adapters.api_client import Json, part
 from adapters.base import isolated
-from adapters.chat.account.faces import Faces
 from adapters.chat.account.invitations import is_welcome
 from adapters.chat.account.listening import Listener
+from adapters.chat.account.profiles import Profiles
 from adapters.chat.posting import PostingPlatform, press
-from adapters.matrix.client import FACE, Client, Refused
+from adapters.matrix.client import PROFILE, Client, Refused
 from adapters.matrix.incoming import (
     ADMIN,
     NAME,
@@ -51,7 +51,9 @@ class MatrixListener(Listener):
     def __init__(self, platform: PostingPlatform, client: Client, account: str, *, invites: str) -> None:
         super().__init__(platform, account)
         self._client, self._invites, self._rooms = client, invites, Rooms(account, client.address)
-        self._faces = Faces(self.app.database, (NAME, account), upload=client.upload, wear=client.wear)
+        self._profiles = Profiles(
+            self.app.database, (NAME, account), upload=client.upload, set_profile=client.set_profile
+        )
         # By the room that has ended.
         self._joining = defaultdict[str, Lock](Lock)
         self._takers = {
@@ -263,4 +265,4 @@ class MatrixListener(Listener):
         """Show that a message is read, and who answers there."""
         with suppress(ParleyError):
             await self._client.call("POST", ("rooms", room.id, "receipt", "m.read", event_id), {})
-        await self._faces.show(self._rooms.place_of(room, None), room.get("m.room.member", FACE, self.account))
+        await self._profiles.show(self._rooms.place_of(room, None), room.get("m.room.member", PROFILE, self.account))

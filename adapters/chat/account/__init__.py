@@ -1,1 +1,1 @@
-"""An account as a member of places: one process listens to it, others invite it, and it has a face in each place."""
+"""An account as a member of places: one process listens to it, others invite it, and it has a profile in each place."""

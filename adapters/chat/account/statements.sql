@@ -5,7 +5,7 @@ SELECT EXISTS (
       AND users.permission_level IN ('admin', 'owner')
 );
 
--- name: find_face
+-- name: find_profile
 SELECT persona.name, persona.picture AS sha256, uploaded.address
 FROM parley_find_persona(NULL, :platform, :server, :channel) AS answering JOIN personas AS persona USING (id)
 LEFT JOIN chat_pictures AS uploaded

@@ -18,17 +18,17 @@ async def test_a_persona_has_its_name_and_picture_in_its_room_alone(matrix: Scen
     await matrix.sql("SELECT admin.set_picture('Sage', :picture)", picture=(content := picture()))
 
     await ask(matrix, "who are you?", "I am Sage.")
-    await ann.sees(lambda: face(matrix)["displayname"] == "Sage")
-    assert await matrix.homeserver.download(ann, face(matrix)["avatar_url"]) == content
+    await ann.sees(lambda: profile(matrix)["displayname"] == "Sage")
+    assert await matrix.homeserver.download(ann, profile(matrix)["avatar_url"]) == content
     await ask(matrix, "and now?", "Still Sage.")
     await ann.says(matrix.direct, "and here?")
     await matrix.hears("Directly.")
-    assert face(matrix, matrix.direct)["displayname"] != "Sage"
+    assert profile(matrix, matrix.direct)["displayname"] != "Sage"
 
     await matrix.sql("UPDATE personas SET platform_server_id = 'elsewhere'")
     await ask(matrix, "and then?", "Nobody.")
-    await ann.sees(lambda: face(matrix)["displayname"] == "Parley")
-    assert not face(matrix).get("avatar_url")
+    await ann.sees(lambda: profile(matrix)["displayname"] == "Parley")
+    assert not profile(matrix).get("avatar_url")
     members = ann.of(matrix.agent.id, room, "m.room.member")
     assert [event["content"]["displayname"] for event in members] == ["Sage", "Parley"]
     assert calls(matrix, "POST", "/upload") == [200]
@@ -42,9 +42,9 @@ async def test_a_picture_is_uploaded_once_for_all_rooms(matrix: Scene) -> None:
 
     for place, answer in ((matrix.room, "Here."), (room, "There.")):
         await ask(matrix, "hello", answer, place)
-        await ann.sees(lambda place=place: face(matrix, place)["displayname"] == "Sage")  # type: ignore[misc]
+        await ann.sees(lambda place=place: profile(matrix, place)["displayname"] == "Sage")  # type: ignore[misc]
 
-    assert face(matrix)["avatar_url"] == face(matrix, room)["avatar_url"]
+    assert profile(matrix)["avatar_url"] == profile(matrix, room)["avatar_url"]
     assert calls(matrix, "POST", "/upload") == [200]
     matrix.world.is_spoilt = True
 
@@ -62,7 +62,7 @@ async def test_where_a_room_forbids_it_the_agent_answers_under_its_own_name(matr
     assert calls(matrix, *SHOWN, matrix.room) == [403]
 
 
-async def test_who_puts_the_agent_out_of_a_room_is_not_undone_by_its_face(matrix: Scene) -> None:
+async def test_who_puts_the_agent_out_of_a_room_is_not_undone_by_its_profile(matrix: Scene) -> None:
     bob, agent = matrix.bob, matrix.agent
     room = await bob.makes_room(preset="public_chat")
     await agent.joins(room)
@@ -86,7 +86,7 @@ async def ask(scene: Scene, text: str, answer: str, room: str = "") -> None:
     await scene.hears(answer, room)
 
 
-def face(scene: Scene, room: str = "") -> dict[str, Any]:
+def profile(scene: Scene, room: str = "") -> dict[str, Any]:
     """Return how the agent shows itself in a room, as far as Ann has seen it."""
     members = scene.ann.of(scene.agent.id, room or scene.room, "m.room.member")
     return dict(members[-1]["content"]) if members else {"displayname": None}

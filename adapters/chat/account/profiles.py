@@ -14,7 +14,7 @@ statements = load_statements(__file__)
 log = get_logger()
 
 
-class Face(NamedTuple):
+class Profile(NamedTuple):
     """The name of a persona, and where the platform has its picture."""
 
     name: str
@@ -22,14 +22,14 @@ class Face(NamedTuple):
 
     @property
     def row(self) -> dict[str, str | None]:
-        """Return the face as it can be noted beside what is shown."""
+        """Return the profile as it can be noted beside what is shown."""
         return self._asdict()
 
 
-class Faces:
-    """The faces that one account of a platform has, each where its persona answers.
+class Profiles:
+    """The profiles that one account of a platform has, each where its persona answers.
 
-    `upload` takes a picture and says where it is; `wear` shows a face in a place, for None the account's own.
+    `upload` takes a picture and says where it is; `set_profile` shows a profile in a place, for None the account's own.
     """
 
     def __init__(
@@ -38,35 +38,35 @@ class Faces:
         account: tuple[str, str],
         *,
         upload: Callable[[File], Awaitable[str]],
-        wear: Callable[[Place, Face | None], Awaitable[None]],
+        set_profile: Callable[[Place, Profile | None], Awaitable[None]],
     ) -> None:
-        self._database, self._upload, self._wear = database, upload, wear
+        self._database, self._upload, self._set_profile = database, upload, set_profile
         self._account = {"platform": account[0], "account": account[1]}
         # Places that allow none.
-        self._refusing = set[str]()
+        self._without = set[str]()
 
-    async def show(self, place: Place, worn: object) -> None:
-        """Show the face of a place, unless it is the one that is worn there (as `Face.row`) or the place refuses it."""
-        if place.channel in self._refusing:
+    async def show(self, place: Place, current: object) -> None:
+        """Show the profile of a place, unless it is the `current` one there, as `Profile.row`, or none is allowed."""
+        if place.channel in self._without:
             return
         try:
-            face = await self._find(place)
-            if (face and face.row) != worn:
-                await self._wear(place, face)
+            profile = await self._find(place)
+            if (profile and profile.row) != current:
+                await self._set_profile(place, profile)
         except Undeliverable as error:
-            self._refusing.add(place.channel)
-            log.info("face_refused", platform=place.platform, channel=place.channel, cause=str(error))
+            self._without.add(place.channel)
+            log.info("profile_refused", platform=place.platform, channel=place.channel, cause=str(error))
 
-    async def _find(self, place: Place) -> Face | None:
+    async def _find(self, place: Place) -> Profile | None:
         parameters = self._account | {"server": place.server, "channel": place.channel}
         async with self._database.statement() as session:
-            row = (await session.execute(statements.find_face, parameters)).one_or_none()
+            row = (await session.execute(statements.find_profile, parameters)).one_or_none()
         if row is None or row.sha256 is None or row.address is not None:
-            return None if row is None else Face(row.name, row.address)
+            return None if row is None else Profile(row.name, row.address)
         async with self._database.statement() as session:
             picture = (await session.execute(statements.read_picture, {"sha256": row.sha256})).one()
         address = await self._upload(File(picture.content, picture.mime_type))
         async with self._database.statement() as session:
             values = self._account | {"sha256": row.sha256, "address": address}
             await session.execute(statements.store_picture, values)
-        return Face(row.name, address)
+        return Profile(row.name, address)
