@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from uuid import uuid4
 
-from adapters.matrix.client import FACE
+from adapters.matrix.client import PROFILE
 from tests.support.folders import temporary_folder
 from tests.support.synapse import Homeserver, Person, running_synapse
 
@@ -73,7 +73,7 @@ class Worlds:
 async def show_bare(agent: Person, room: str) -> None:
     """Let the agent have its own name and picture in a room, whatever a persona of another test has left."""
     path = ("rooms", room, "state", "m.room.member", agent.id)
-    if FACE in await agent.call("GET", *path):
+    if PROFILE in await agent.call("GET", *path):
         profile = await agent.call("GET", "profile", agent.id)
         await agent.call("PUT", *path, body={"membership": "join", **profile})
 
