@@ -227,6 +227,14 @@ async def test_no_event_however_odd_keeps_the_listener_from_the_others(matrix: S
     assert sum("/whoami" in call.path for call in matrix.proxy.journal) == 1
 
 
+async def make_room_of_bob(scene: Scene) -> str:
+    """Make a public room of somebody whose invitations the agent declines, with the agent in it."""
+    scene.invites = scene.ann.id
+    room = await scene.bob.makes_room(preset="public_chat")
+    await scene.agent.joins(room)
+    return room
+
+
 def to_tombstone(room: str, account: str, successor: str) -> dict[str, Any]:
     """Return the end of a room, of which the homeserver only tells."""
     state = {"type": "m.room.tombstone", "state_key": "", "content": {"replacement_room": successor}}
@@ -248,9 +256,7 @@ async def test_a_thousand_invitations_keep_nobody_waiting(matrix: Scene) -> None
 async def test_nobody_leads_the_agent_to_a_room_that_is_no_successor(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
-    bob, agent, scene.invites = scene.bob, scene.agent, scene.ann.id
-    room = await bob.makes_room(preset="public_chat")
-    await agent.joins(room)
+    bob, room = scene.bob, await make_room_of_bob(scene)
     elsewhere = await bob.makes_room(preset="public_chat")
     claim = {"predecessor": {"room_id": scene.room}}
     liar = await bob.makes_room(preset="public_chat", creation_content=claim)
@@ -303,9 +309,7 @@ async def test_a_moderator_leads_nobody_to_a_room_of_which_they_are_the_admin(
 async def test_who_led_the_agent_to_a_room_just_before_it_died_keeps_it_there_no_longer(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
-    bob, agent, scene.invites = scene.bob, scene.agent, scene.ann.id
-    room = await bob.makes_room(preset="public_chat")
-    await agent.joins(room)
+    bob, room = scene.bob, await make_room_of_bob(scene)
     elsewhere = await bob.makes_room(preset="public_chat")
     async with scene.opened(address, model, works=False):
         # What comes of the request is not seen any more.
@@ -320,9 +324,7 @@ async def test_who_led_the_agent_to_a_room_just_before_it_died_keeps_it_there_no
 async def test_a_pause_that_went_to_the_successor_of_a_room_leaves_nobody_unpaused_in_the_old_one(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
-    bob, agent, scene.invites = scene.bob, scene.agent, scene.ann.id
-    room = await bob.makes_room(preset="public_chat")
-    await agent.joins(room)
+    bob, room = scene.bob, await make_room_of_bob(scene)
     successor = await bob.makes_room(preset="public_chat", creation_content={"predecessor": {"room_id": room}})
     pause = "INSERT INTO servers (platform, platform_server_id, paused_at) VALUES ('matrix', :room, now())"
     async with scene.opened(address, model):
