@@ -5,10 +5,9 @@ import hashlib
 import os
 import socket
 from abc import ABC, abstractmethod
-from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from uuid import uuid4
 
 from adapters.settings import PlatformSettings
@@ -43,8 +42,6 @@ TURN, REPLY, KEY_DIGITS = "turn", "reply", 24
 
 
 log = get_logger()
-Key = TypeVar("Key")
-Value = TypeVar("Value")
 
 
 class Finding(NamedTuple):
@@ -180,10 +177,8 @@ class DirectPlatform(ChatPlatform):
 
     async def send(self, reply: Reply) -> str | None:
         """Post a reply once and return the id of its last message; a refusal is told to the asker."""
-        key, server = (
-            key_of(self.app.secrets, reply, identity=(reply.id, reply.content)),
-            self._find_server(reply.place),
-        )
+        key = key_of(self.app.secrets, reply, identity=(reply.id, reply.content))
+        server = self._find_server(reply.place)
         if reply.delivery.is_withdrawn:
             await self.withdraw(reply, key)
             return None
@@ -284,21 +279,6 @@ async def isolated(
     except Exception:
         # One message, row or channel can hold anything; it must not keep the others from being served.
         log.exception(event, **ids)
-
-
-class Latest(OrderedDict[Key, Value]):
-    """The latest entries of many, at most so many: one that is set is the latest."""
-
-    def __init__(self, most: int) -> None:
-        super().__init__()
-        self._most = most
-
-    def __setitem__(self, key: Key, value: Value) -> None:
-        """Set an entry, and drop the oldest one if there are too many."""
-        super().__setitem__(key, value)
-        self.move_to_end(key)
-        if len(self) > self._most:
-            self.popitem(last=False)
 
 
 def name_holder() -> str:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from adapters.base import Latest
+from cachetools import FIFOCache
+
 from shared.db.batching import BatchLoader
 from shared.db.statements import load_statements
 
@@ -48,7 +49,7 @@ class Exchanges:
 
     def __init__(self) -> None:
         # By place and person: the message that addresses them, and the id of their own next one.
-        self._addressed: Latest[tuple[str, str], tuple[Addressing, str | None]] = Latest(MOST_REMEMBERED)
+        self._addressed: FIFOCache[tuple[str, str], tuple[Addressing, str | None]] = FIFOCache(MOST_REMEMBERED)
 
     def is_for_agent(self, addressing: Addressing, place: "Place", rule: Any, *, takes_part: bool) -> bool:
         """Return whether the agent answers a message; `takes_part`: the place is a thread in which it has answered.
@@ -110,7 +111,7 @@ class Recent(Generic[Id, Entry]):
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._places: Latest[tuple[Id, Id | None], dict[Id, Entry]] = Latest(MOST_PLACES)
+        self._places: FIFOCache[tuple[Id, Id | None], dict[Id, Entry]] = FIFOCache(MOST_PLACES)
 
     def remember(self, channel: Id, message: Id, entry: Entry, *, thread: Id | None = None) -> None:
         """Keep a message, unless it is kept already."""

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from functools import partial
 
 import discord
+from cachetools import FIFOCache
 
-from adapters.base import BotAccount, Latest
+from adapters.base import BotAccount
 from adapters.chat.addressing import Exchanges, Recent, Rules
 from adapters.discord.events.incoming import to_addressing, to_place, to_quoted_message
 from adapters.discord.transport.rest import Refused, insist
@@ -42,7 +43,7 @@ class Listening:
 
     def __init__(self) -> None:
         self._recent: Recent[int, QuotedMessage] = Recent(MOST_EARLIER + 1)
-        self._known_up_to: Latest[int, int] = Latest(REMEMBERED_CHANNELS)
+        self._known_up_to: FIFOCache[int, int] = FIFOCache(REMEMBERED_CHANNELS)
         self._exchanges = Exchanges()
         # In cells, a server's stand in the database of its cell.
         self._rules: dict[Database, Rules] = {}
@@ -131,7 +132,7 @@ class DirectChannels:
 
     def __init__(self, database: Database, bot: BotAccount, monotonic: Callable[[], float]) -> None:
         self._database, self._bot, self._monotonic = database, bot, monotonic
-        self._note_times: Latest[int, float] = Latest(MOST_REMEMBERED)
+        self._note_times: FIFOCache[int, float] = FIFOCache(MOST_REMEMBERED)
 
     async def note(self, channel_id: int) -> None:
         """Store that this channel is in use."""

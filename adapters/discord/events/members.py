@@ -3,8 +3,8 @@
 import asyncio
 
 import discord
+from cachetools import FIFOCache
 
-from adapters.base import Latest
 from adapters.discord.transport.rest import RateLimiter, Refused, insist
 from shared.errors import Unavailable
 
@@ -19,7 +19,7 @@ class Members:
     def __init__(self, rate_limiter: RateLimiter) -> None:
         self._rate_limiter = rate_limiter
         # A lookup serves all channels that are read at the same time.
-        self._lookups: Latest[tuple[int, int], asyncio.Task[discord.Member | None]] = Latest(MOST_REMEMBERED)
+        self._lookups: FIFOCache[tuple[int, int], asyncio.Task[discord.Member | None]] = FIFOCache(MOST_REMEMBERED)
         self._seconds = LOOKUP_SECONDS
 
     async def complete(self, message: discord.Message) -> None:

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from adapters.base import Latest, key_of
+from cachetools import FIFOCache
+
+from adapters.base import key_of
 from adapters.chat.buttons import AnswerButtons, ShownButton, buttons_below, buttons_of
 from adapters.chat.live import SECONDS_PER_EDIT
 from adapters.chat.parts import Rendered, Upload, collect, to_parts
@@ -59,7 +61,7 @@ class Sender:
 
     def __init__(self, app: "App", rest: Rest) -> None:
         self.app, self.rest = app, rest
-        self.edit_times: Latest[str, float] = Latest(REMEMBERED_EDITS)
+        self.edit_times: FIFOCache[str, float] = FIFOCache(REMEMBERED_EDITS)
         self._upload_limits = UploadLimits()
 
     async def withdraw(self, reply: "Reply") -> None:

@@ -9,7 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from adapters.base import Latest
+from cachetools import FIFOCache
+
 from adapters.slack.transport.api import Json, Web
 from shared.text import clean
 
@@ -36,7 +37,7 @@ class Directory:
 
     def __init__(self, clock: "Clock", running: "Running") -> None:
         self._clock, self._running = clock, running
-        self._entries: Latest[tuple[str, str], tuple[float, Json | None]] = Latest(MOST_KEPT)
+        self._entries: FIFOCache[tuple[str, str], tuple[float, Json | None]] = FIFOCache(MOST_KEPT)
         self._pending: dict[tuple[str, str], asyncio.Event] = {}
 
     async def list_names(self, web: Web, people: Collection[str]) -> dict[str, str]:

@@ -9,9 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from cachetools import FIFOCache
 from slack_bolt.async_app import AsyncApp
 
-from adapters.base import STORE_SECONDS, Latest, Running
+from adapters.base import STORE_SECONDS, Running
 from adapters.chat.intake import Edits
 from adapters.slack.events.agent_view import AgentView, set_title
 from adapters.slack.events.commands import answer_command
@@ -67,7 +68,7 @@ class Events:
         self.groups = Groups(app.database, clients, app.clock)
         self._listening = Listening(app.database, self.directory)
         self._edits = Edits(app, PLATFORM)
-        self._accepted: Latest[str, None] = Latest(REMEMBERED)
+        self._accepted: FIFOCache[str, None] = FIFOCache(REMEMBERED)
         # Messages of one thread are stored in order, however long the lookups for each of them take.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from adapters.base import Latest
+from cachetools import FIFOCache
+
 from adapters.chat.addressing import Exchanges, Recent, Rules
 from adapters.slack.events.directory import Directory
 from adapters.slack.events.incoming import WRITTEN_BY_PEOPLE, list_people, to_addressing, to_event_id, to_quoted_message
@@ -35,7 +36,7 @@ class Listening:
         self._directory, self._rules = directory, Rules(database)
         self._recent: Recent[str, Json] = Recent(MOST_EARLIER + 1)
         self._exchanges = Exchanges()
-        self._unanswered: Latest[str, None] = Latest(MOST_UNANSWERED)
+        self._unanswered: FIFOCache[str, None] = FIFOCache(MOST_UNANSWERED)
 
     async def find_mention(self, event: Json, place: Place, web: Web) -> Mention | None:
         """Return a `Mention` if the message is for the agent, else None."""

@@ -4,7 +4,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from adapters.base import Latest
+from cachetools import FIFOCache
+
 from adapters.slack.events.incoming import PLATFORM, to_account
 from adapters.slack.transport.api import Json, Web
 from shared.messages import Place, PlatformContext, Sender
@@ -40,7 +41,7 @@ class Actors:
 
     def __init__(self, clients: "Clients", directory: "Directory", groups: "Groups") -> None:
         self._clients, self._directory, self._groups = clients, directory, groups
-        self._directs: Latest[tuple[str, str], str] = Latest(MOST_KEPT)
+        self._directs: FIFOCache[tuple[str, str], str] = FIFOCache(MOST_KEPT)
 
     async def find_actor(self, team_id: str | None, user_id: str, user_team: str | None = None) -> Actor | None:
         """Return the actor, or None if the app is not installed in the workspace (any more)."""

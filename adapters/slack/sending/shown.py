@@ -5,7 +5,8 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from adapters.base import Latest
+from cachetools import FIFOCache
+
 from adapters.slack.sending.sent import remove
 from adapters.slack.transport.api import Json, RateLimited, Refused, Web
 from shared.errors import ParleyError
@@ -51,8 +52,8 @@ class ShownMessages:
 
     def __init__(self) -> None:
         self.processing: set[int] = set()
-        self.shown: Latest[str, Shown] = Latest(REMEMBERED)
-        self.posting: Latest[int, asyncio.Task[Json]] = Latest(REMEMBERED)
+        self.shown: FIFOCache[str, Shown] = FIFOCache(REMEMBERED)
+        self.posting: FIFOCache[int, asyncio.Task[Json]] = FIFOCache(REMEMBERED)
 
     async def post(self, web: Web, turn: "LiveTurn", posting: Coroutine[Any, Any, Json]) -> str:
         """Post the live message of a turn and store its id with the turn.

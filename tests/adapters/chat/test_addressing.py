@@ -3,9 +3,9 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from cachetools import FIFOCache
 from pydantic import SecretStr
 
-from adapters.base import Latest
 from adapters.chat.addressing import ANSWER_WITHIN, MOST_PLACES, Addressing, Exchanges, Recent
 from adapters.slack.events.incoming import to_addressing, to_place
 from adapters.slack.transport.api import Token
@@ -71,7 +71,7 @@ def test_groups_in_slack_are_somebody_and_everybody_is_nobody(text: str, calls_a
 
 
 def test_of_many_entries_the_latest_stay_and_one_that_is_set_again_is_the_latest() -> None:
-    latest: Latest[str, int] = Latest(2)
+    latest: FIFOCache[str, int] = FIFOCache(2)
 
     latest["a"], latest["b"], latest["a"], latest["c"] = 1, 2, 3, 4
 
