@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from adapters.base import STORE_SECONDS
 from adapters.terminal.client import Client
-from adapters.terminal.files import store
+from adapters.terminal.files import store_file
 from adapters.terminal.output import Output
 from agent.live.listener import LAST_EVENT
 from agent.queue.abandonment import cancel
@@ -112,8 +112,8 @@ class Exchange:
     async def _store(self, files: Sequence[Path]) -> tuple[Attachment, ...]:
         if not files:
             return ()
-        async with self._client.open_store() as opened:
-            return tuple([await store(opened, path, self._client.settings.max_body_mb) for path in files])
+        async with self._client.open_store() as store:
+            return tuple([await store_file(store, path, self._client.settings.max_body_mb) for path in files])
 
     async def _watch(self, inbox_id: int, started: float) -> None:
         async for event in self._client.events.follow(inbox_id):

@@ -58,7 +58,7 @@ def to_path(text: str) -> Path:
     return Path(words[0] if len(words) == 1 else text).expanduser()
 
 
-async def store(store: "Store", path: Path, limit_mb: int) -> Attachment:
+async def store_file(store: "Store", path: Path, limit_mb: int) -> Attachment:
     """Store the file as an attachment for a message; raises `Refusal` when it can't be read any more."""
     # Imported here: most questions bring none.
     from shared.files.stores.content import MEGABYTE, in_chunks, put

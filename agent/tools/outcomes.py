@@ -153,7 +153,7 @@ def to_json(result: Any, limit: int) -> str:
 def to_shown_and_kept(result: Any, limit: int, capacity: int = 0) -> tuple[str, str | None]:
     """Convert a result to the JSON that the model is shown, as `to_json` does, and to what is kept of a longer one.
 
-    That has at most `kept` characters, cut in the same way. None when the model is shown all of the result, or when
+    That has at most `capacity` characters, cut in the same way. None when the model is shown all of the result, or when
     no more than that may be kept.
     """
     copier = _Copier(max(MOST_CHARS, 4 * limit, capacity))
