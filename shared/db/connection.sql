@@ -33,16 +33,18 @@ BEGIN
         RETURN;
     END IF;
 
-    IF current_user <> v_role OR (SELECT rolsuper OR rolbypassrls FROM pg_catalog.pg_roles WHERE rolname = current_user) THEN
-        RAISE 'The program acts as %, which row-level security does not bind; let a superuser run: ALTER ROLE % NOSUPERUSER NOBYPASSRLS;',
-            current_user, v_role USING ERRCODE = 'PY001';
-    END IF;
-    SELECT string_agg(c.oid::regclass::text, ', ' ORDER BY c.relname) INTO v_wrong
-    FROM pg_catalog.pg_class AS c
-    WHERE c.relnamespace = to_regnamespace('public') AND NOT row_security_active(c.oid) AND c.oid IN (
-        SELECT p.polrelid FROM pg_catalog.pg_policy AS p WHERE to_regrole(quote_ident(v_role)) = ANY (p.polroles)
-    );
-    IF v_wrong IS NOT NULL THEN
+    -- Row-level security is active for no role that it does not bind, so that its attributes are read only to name the cause.
+    SELECT string_agg(polrelid::regclass::text, ', ' ORDER BY polrelid::regclass::text) INTO v_wrong
+    FROM (
+        SELECT DISTINCT polrelid FROM pg_catalog.pg_policy WHERE to_regrole(quote_ident(v_role)) = ANY (polroles)
+    ) AS policies
+    WHERE NOT row_security_active(polrelid);
+    IF current_user <> v_role OR current_setting('is_superuser') = 'on' OR v_wrong IS NOT NULL THEN
+        IF current_user <> v_role
+            OR (SELECT rolsuper OR rolbypassrls FROM pg_catalog.pg_roles WHERE rolname = current_user) THEN
+            RAISE 'The program acts as %, which row-level security does not bind; let a superuser run: ALTER ROLE % NOSUPERUSER NOBYPASSRLS;',
+                current_user, v_role USING ERRCODE = 'PY001';
+        END IF;
         RAISE 'Row-level security is off for %; let its owner run for each: ALTER TABLE … ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;',
             v_wrong USING ERRCODE = 'PY001';
     END IF;
