@@ -29,6 +29,7 @@ from shared.db.database import Address
 from shared.errors import ConfigurationError
 from shared.settings import Settings, load_settings
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.connections import connected
 from tests.support.parley import Parley, open_parley
 from tests.support.source_tree import ROOT
 
@@ -185,6 +186,10 @@ async def test_its_own_table_comes_with_its_folder(
         assert await update_tables(address) == ["adapters/mailbox"]
         assert await update_tables(address) == []
         assert await find_obstacle(parley.app) is None
+    async with connected(address) as owner:
+        # What becomes of it when a server moves to another cell.
+        name = "SELECT name, condition FROM parley_server_tables() WHERE name LIKE 'mailbox%'"
+        assert await owner.fetch(name) == [("mailbox_writers", None)]
 
 
 async def test_its_table_counts_what_is_written(writer: Writer, model: OpenAIStub) -> None:

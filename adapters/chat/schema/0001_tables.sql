@@ -41,9 +41,11 @@ CREATE TABLE chat_pictures (
     created_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (platform, account, sha256)
 );
-COMMENT ON TABLE chat_pictures IS 'Pictures of personas that a platform has, uploaded once by each account.';
+COMMENT ON TABLE chat_pictures IS 'Pictures of personas that a platform has, uploaded once by each account; one that no persona has goes with the next upload.';
 COMMENT ON COLUMN chat_pictures.platform IS 'The platform.';
 COMMENT ON COLUMN chat_pictures.account IS 'The account of the agent there.';
 COMMENT ON COLUMN chat_pictures.sha256 IS 'The digest of the picture, as in personas.picture.';
 COMMENT ON COLUMN chat_pictures.address IS 'Where the platform has it.';
 COMMENT ON COLUMN chat_pictures.created_at IS 'When the row was made.';
+
+INSERT INTO folder_tables (name) VALUES ('chat_listeners'), ('chat_buttons'), ('chat_pictures');

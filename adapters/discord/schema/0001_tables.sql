@@ -43,3 +43,5 @@ $$;
 COMMENT ON FUNCTION public.parley_erase_in_discord IS
     'For parley_erase_person: erases the channels of a person''s direct messages.';
 REVOKE EXECUTE ON FUNCTION public.parley_erase_in_discord FROM PUBLIC, parley_app, parley_admin;
+
+INSERT INTO folder_tables (name) VALUES ('direct_channels'), ('discord_sessions');

@@ -132,3 +132,5 @@ $$;
 COMMENT ON FUNCTION public.parley_erase_in_slack IS
     'For parley_erase_person: erases a person from groups and installations.';
 REVOKE EXECUTE ON FUNCTION public.parley_erase_in_slack FROM PUBLIC, parley_app, parley_admin;
+
+INSERT INTO folder_tables (name) VALUES ('slack_installations'), ('slack_oauth_states'), ('slack_paces'), ('slack_group_lists'), ('slack_group_members');

@@ -14,3 +14,5 @@ COMMENT ON COLUMN stored_responses.previous_id IS 'The answer that the request w
 COMMENT ON COLUMN stored_responses.metadata IS 'What the program has noted about it.';
 COMMENT ON COLUMN stored_responses.created_at IS 'When the row was made.';
 CREATE INDEX ix_stored_responses_previous_id ON stored_responses (previous_id) WHERE previous_id IS NOT NULL;
+
+INSERT INTO folder_tables (name) VALUES ('stored_responses');

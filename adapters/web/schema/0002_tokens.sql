@@ -134,3 +134,5 @@ LANGUAGE sql STABLE AS $$
 $$;
 COMMENT ON FUNCTION public.parley_export_in_web IS 'For parley_export_in_modules: tokens and stored responses of a person.';
 REVOKE EXECUTE ON FUNCTION public.parley_export_in_web FROM PUBLIC;
+
+INSERT INTO folder_tables (name) VALUES ('api_tokens');

@@ -127,3 +127,5 @@ $$;
 COMMENT ON FUNCTION public.parley_erase_web_chat IS
     'Erases a chat of the page with what was remembered of it; tells erased, missing, busy, or that files are left.';
 REVOKE EXECUTE ON FUNCTION public.parley_erase_web_chat FROM PUBLIC, parley_admin;
+
+INSERT INTO folder_tables (name) VALUES ('web_chats'), ('web_replies');

@@ -171,3 +171,5 @@ COMMENT ON FUNCTION public.parley_list_branches IS
 
 REVOKE EXECUTE ON FUNCTION public.parley_branch_path, public.parley_go_on_behind, public.parley_lock_chat,
     public.parley_begin_branch, public.parley_show_branch, public.parley_list_branches FROM PUBLIC, parley_admin;
+
+INSERT INTO folder_tables (name) VALUES ('turn_branches');

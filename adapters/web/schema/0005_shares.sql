@@ -32,3 +32,5 @@ LANGUAGE sql STABLE AS $$
 $$;
 COMMENT ON FUNCTION public.parley_export_in_shares IS 'For parley_export_in_modules: the chats that a person shares.';
 REVOKE EXECUTE ON FUNCTION public.parley_export_in_shares FROM PUBLIC;
+
+INSERT INTO folder_tables (name) VALUES ('web_shares');

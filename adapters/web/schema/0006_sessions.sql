@@ -140,3 +140,5 @@ LANGUAGE sql STABLE AS $$
 $$;
 COMMENT ON FUNCTION public.parley_export_in_login IS 'For parley_export_in_modules: the browsers in which a person is signed in.';
 REVOKE EXECUTE ON FUNCTION public.parley_export_in_login FROM PUBLIC;
+
+INSERT INTO folder_tables (name) VALUES ('web_sessions');

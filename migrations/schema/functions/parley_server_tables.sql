@@ -1,6 +1,6 @@
 -- Every table, and what of it goes with a server ($1 platform, $2 server) to another cell, in the order in which rows are made.
--- A condition of NULL: nothing. Tables of modules that are not installed are left out. `loses`: rows that another row here can't
--- be without, and that the other cell has no use for: they are deleted.
+-- A condition of NULL: nothing. `loses`: rows that another row here can't be without, and that the other cell has no use for:
+-- they are deleted. Platforms and modules say in folder_tables what becomes of their own, which come last.
 CREATE FUNCTION public.parley_server_tables()
 RETURNS TABLE (number bigint, name text, condition text, loses boolean)
 LANGUAGE sql STABLE AS $$
@@ -36,27 +36,22 @@ LANGUAGE sql STABLE AS $$
             ('inbox', place, false), ('outbox', place, false), ('scheduled_jobs', of_places, false),
             ('file_records', of_places || ' OR ' || of_turns, false),
             ('memory_scopes', place, false), ('memories', of_scopes, false), ('memory_words', of_scopes, false),
-            ('memory_vectors', of_scopes, false), ('code_workspaces', of_places, false),
-            ('location_reminders', of_places, true)
+            ('memory_vectors', of_scopes, false)
         ) AS named
         -- People stay; who is unknown in the other cell begins there as a guest (parley_take_people).
         UNION ALL SELECT name, NULL, false FROM unnest(ARRAY[
-            'users', 'user_platform_links', 'credentials', 'erasures', 'used_links', 'login_attempts', 'api_tokens',
-            'stored_responses', 'conversation_titles', 'web_chats', 'web_replies', 'web_sessions', 'turn_branches', 'web_shares',
-            'location_places', 'location_trackers',
-            'bookings', 'direct_channels', 'slack_group_lists', 'slack_group_members',
+            'users', 'user_platform_links', 'credentials', 'erasures', 'used_links', 'login_attempts', 'conversation_titles',
             -- The house's, the same for all servers of a cell.
-            'agents', 'mcp_servers', 'mcp_tools', 'skills', 'data_sources', 'model_prices', 'open_models', 'embedding_models',
-            'known_words', 'defaults', 'rooms', 'room_rates', 'slack_installations', 'slack_oauth_states',
-            'chat_listeners', 'chat_buttons', 'chat_pictures',
+            'agents', 'mcp_servers', 'mcp_tools', 'skills', 'model_prices', 'open_models', 'embedding_models',
+            'known_words', 'defaults', 'folder_tables',
             -- Append-only: what was done here was done here.
             'audit_log', 'persona_versions', 'turn_totals', 'call_totals', 'tool_totals', 'event_totals', 'counted_rows',
             -- What runs here. A server moves when nothing of it runs.
-            'workers', 'processes', 'backups', 'jobs', 'bots', 'shards', 'listeners', 'discord_sessions', 'slack_paces',
-            'delivery_outages', 'budget_reservations',
+            'workers', 'processes', 'backups', 'jobs', 'bots', 'shards', 'listeners', 'delivery_outages', 'budget_reservations',
             -- The database itself.
             'own_cell', 'cell_servers', 'database_histories', 'schema_compatibility', 'schema_history', 'alembic_version'
         ]) AS name
+        UNION ALL (SELECT f.name, f.condition, f.is_lost FROM public.folder_tables AS f ORDER BY f.id)
     )
     SELECT row_number() OVER (), tables.* FROM tables WHERE to_regclass('public.' || tables.name) IS NOT NULL
 $$;

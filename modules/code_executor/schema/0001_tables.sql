@@ -39,3 +39,6 @@ LANGUAGE sql STABLE AS $$
 $$;
 COMMENT ON FUNCTION public.parley_export_in_code_executor IS 'For parley_export_in_modules: workspaces of a person.';
 REVOKE EXECUTE ON FUNCTION public.parley_export_in_code_executor FROM PUBLIC;
+
+INSERT INTO folder_tables (name, condition) VALUES
+    ('code_workspaces', 'conversation_id IN (SELECT id FROM public.conversations WHERE platform = $1 AND platform_server_id = $2)');

@@ -51,3 +51,5 @@ CREATE TRIGGER parley_announce_change AFTER INSERT OR UPDATE OR DELETE ON data_s
     FOR EACH STATEMENT EXECUTE FUNCTION parley_announce_change();
 CREATE TRIGGER parley_audit AFTER INSERT OR UPDATE OR DELETE ON data_sources
     FOR EACH ROW EXECUTE FUNCTION parley_audit('without');
+
+INSERT INTO folder_tables (name) VALUES ('data_sources');

@@ -111,3 +111,8 @@ $$;
 COMMENT ON FUNCTION public.parley_export_in_location IS
     'For parley_export_in_modules: places, reminders and position of a person.';
 REVOKE EXECUTE ON FUNCTION public.parley_export_in_location FROM PUBLIC;
+
+INSERT INTO folder_tables (name) VALUES ('location_places'), ('location_trackers');
+-- They can't be without the place, which stays.
+INSERT INTO folder_tables (name, condition, is_lost) VALUES
+    ('location_reminders', 'conversation_id IN (SELECT id FROM public.conversations WHERE platform = $1 AND platform_server_id = $2)', true);

@@ -93,3 +93,5 @@ LANGUAGE sql STABLE AS $$
 $$;
 COMMENT ON FUNCTION public.parley_export_in_pms IS 'For parley_export_in_modules: bookings of a person.';
 REVOKE EXECUTE ON FUNCTION public.parley_export_in_pms FROM PUBLIC;
+
+INSERT INTO folder_tables (name) VALUES ('rooms'), ('room_rates'), ('bookings');

@@ -10,3 +10,5 @@ COMMENT ON COLUMN diary_entries.user_id IS 'Whose diary.';
 COMMENT ON COLUMN diary_entries.entry IS 'The text.';
 COMMENT ON COLUMN diary_entries.created_at IS 'When it was written.';
 CREATE INDEX ON diary_entries (user_id);
+
+INSERT INTO folder_tables (name) VALUES ('diary_entries');

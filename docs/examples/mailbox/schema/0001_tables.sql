@@ -9,3 +9,5 @@ COMMENT ON COLUMN mailbox_writers.id IS 'The row''s own number.';
 COMMENT ON COLUMN mailbox_writers.author IS 'The writer''s name.';
 COMMENT ON COLUMN mailbox_writers.messages IS 'How many messages it has written.';
 COMMENT ON COLUMN mailbox_writers.created_at IS 'When the row was made.';
+
+INSERT INTO folder_tables (name) VALUES ('mailbox_writers');
