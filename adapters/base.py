@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from adapters.settings import PlatformSettings
 from agent.queue.inbox import Accepted
-from agent.queue.outbox import DIRECT, Reply, to_key
+from agent.queue.outbox import DIRECT, Reply, to_key, without_late_note
 from shared.db.database import Database, retry_on_lost_db
 from shared.db.statements import load_statements
 from shared.errors import EventIdInUse, Unavailable, Undeliverable
@@ -177,7 +177,7 @@ class DirectPlatform(ChatPlatform):
 
     async def send(self, reply: Reply) -> str | None:
         """Post a reply once and return the id of its last message; a refusal is told to the asker."""
-        key = key_of(self.app.secrets, reply, identity=(reply.id, reply.content))
+        key = key_of(self.app.secrets, reply)
         server = self._find_server(reply.place)
         if reply.delivery.is_withdrawn:
             await self.withdraw(reply, key)
@@ -214,17 +214,18 @@ class DirectPlatform(ChatPlatform):
             log.info("notice_not_sent", reply=reply.id, cause=str(error))
 
 
-def key_of(secrets: Secrets, answer: "Reply | LiveTurn", *, identity: object = None) -> str:
-    """Return the key of an answer, by which a platform recognises it; `identity`: of one to no message.
+def key_of(secrets: Secrets, answer: "Reply | LiveTurn") -> str:
+    """Return the key of an answer, by which a platform recognises it.
 
-    The question is in it: a restored database counts its turns, and its replies, from earlier on. Of a command that was
-    answered in vain before, the message is the same, and the reply is not.
+    The question is in it: a restored database counts its turns, and its replies, from earlier on. One message can get
+    several replies without a turn.
     """
     message, place = answer.reply_to or "", answer.place
-    if answer.turn_id:
+    if answer.turn_id or not isinstance(answer, Reply):
         return to_kind_key(secrets, TURN, place.key, message, answer.turn_id)
     message = message.rpartition(" ")[2] if message.startswith(DIRECT) else message
-    return to_kind_key(secrets, REPLY, place.key, message or identity)
+    # Of a command that was answered in vain before, the message is the same, and the number of the reply is not.
+    return to_kind_key(secrets, REPLY, place.key, message or answer.id, without_late_note(answer.content))
 
 
 def to_kind_key(secrets: Secrets, kind: str, *identity: object) -> str:

@@ -21,4 +21,5 @@ async def test_a_private_reply_goes_to_its_account_and_knows_its_message_whateve
 
     assert (direct.place.channel, direct.delivery.asker) == (f"direct messages with {account}", account)
     other = to_reply(ROOM, CommandReply("Another", is_private=True), asker=account, message_id="$2:example.org")
-    assert key_of(SECRETS, private) != key_of(SECRETS, other)
+    second = to_reply(ROOM, CommandReply("And this", is_private=True), asker=account, message_id=message)
+    assert len({key_of(SECRETS, reply) for reply in (private, other, second)}) == 3

@@ -173,7 +173,12 @@ async def test_an_encrypted_file_is_refused_in_one_sentence(matrix: Scene) -> No
 
     await matrix.ann.says(matrix.direct, "secret.txt", msgtype="m.file", file={"url": url, "key": {}})
 
-    await matrix.hears("I can't read an encrypted file; please send it without encryption.")
+    await matrix.hears(refusal := "I can't read an encrypted file; please send it without encryption.")
+    # What stands below it is a message like any.
+    file = {"msgtype": "m.file", "filename": "secret.txt", "file": {"url": url, "key": {}}}
+    await matrix.ann.says(matrix.direct, "!stop", **file)
+    await matrix.hears("Nothing of yours is running here.")
+    assert matrix.ann.texts(matrix.agent.id, matrix.direct)[:-1] == [refusal] * 2
 
 
 async def test_an_encrypted_room_is_refused_once_in_one_sentence(matrix: Scene) -> None:
