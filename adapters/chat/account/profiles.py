@@ -1,17 +1,24 @@
 """The name and the picture of a persona in the place where it answers, on platforms that have others in each place."""
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from cachetools import TTLCache
 
 from adapters.api_client import File
-from shared.db.database import Database
 from shared.db.statements import load_statements
 from shared.errors import Undeliverable
 from shared.log import get_logger
 from shared.messages import Place
 
+if TYPE_CHECKING:
+    from agent.app import App
+
 statements = load_statements(__file__)
 log = get_logger()
+
+# A place that has refused a profile is asked again after this time: somebody may have given the permission.
+MOST_PLACES, REFUSED_SECONDS = 10_000, 600
 
 
 class Profile(NamedTuple):
@@ -34,27 +41,26 @@ class Profiles:
 
     def __init__(
         self,
-        database: Database,
+        app: "App",
         account: tuple[str, str],
         *,
         upload: Callable[[File], Awaitable[str]],
         set_profile: Callable[[Place, Profile | None], Awaitable[None]],
     ) -> None:
-        self._database, self._upload, self._set_profile = database, upload, set_profile
+        self._database, self._upload, self._set_profile = app.database, upload, set_profile
         self._account = {"platform": account[0], "account": account[1]}
-        # Places that allow none.
-        self._without = set[str]()
+        self._refused: TTLCache[str, None] = TTLCache(MOST_PLACES, REFUSED_SECONDS, timer=app.clock.monotonic)
 
     async def show(self, place: Place, current: object) -> None:
-        """Show the profile of a place, unless it is the `current` one there, as `Profile.row`, or none is allowed."""
-        if place.channel in self._without:
+        """Show the profile of a place, unless it is the `current` one there, as `Profile.row`, or it was refused."""
+        if place.channel in self._refused:
             return
         try:
             profile = await self._find(place)
             if (profile and profile.row) != current:
                 await self._set_profile(place, profile)
         except Undeliverable as error:
-            self._without.add(place.channel)
+            self._refused[place.channel] = None
             log.info("profile_refused", platform=place.platform, channel=place.channel, cause=str(error))
 
     async def _find(self, place: Place) -> Profile | None:
