@@ -51,9 +51,7 @@ class MatrixListener(Listener):
     def __init__(self, platform: PostingPlatform, client: Client, account: str, *, invites: str) -> None:
         super().__init__(platform, account)
         self._client, self._invites, self._rooms = client, invites, Rooms(account, client.address)
-        self._profiles = Profiles(
-            self.app.database, (NAME, account), upload=client.upload, set_profile=client.set_profile
-        )
+        self._profiles = Profiles(self.app, (NAME, account), upload=client.upload, set_profile=client.set_profile)
         # By the room that has ended.
         self._joining = defaultdict[str, Lock](Lock)
         self._takers = {
@@ -71,7 +69,7 @@ class MatrixListener(Listener):
         batch = await self._sync(NOTHING_WRITTEN, seconds=FIRST_SYNC_SECONDS, **query)
         self._rooms.note(batch)
         for room in list(self._rooms.values()):
-            await self._stays(room)
+            await isolated(self._stays(room), "matrix_room_not_taken", unless=(DatabaseLost, Unavailable), room=room.id)
         # Beside: to come into a room takes its time where another server is slow, or where there are a thousand.
         self.start(self._take_invites(batch), "invitations")
         log.info("matrix_listens", rooms=len(self._rooms))
@@ -233,11 +231,15 @@ class MatrixListener(Listener):
 
         That is noted in the room, for the process that follows one that dies before it has looked.
         """
-        led_from = str(room.get("m.room.member", "reason", self.account))
-        if await self._succeeds(room) or led_from not in self._rooms:
-            return True
-        await self._leave(room)
-        return False
+        is_led = str(room.get("m.room.member", "reason", self.account)) in self._rooms
+        is_successor = await self._succeeds(room)
+        if is_led and is_successor:
+            # Whatever the old one says later, which it may not be able to leave: without the note it is its own room.
+            with suppress(Refused):
+                await self._client.set_profile(self._rooms.place_of(room, None), None)
+        elif is_led:
+            await self._leave(room)
+        return is_successor or not is_led
 
     async def _succeeds(self, room: Room) -> bool:
         """Return whether a room takes the place of another, as both say; what is set for that is set for it then."""

@@ -26,7 +26,6 @@ from tests.adapters.matrix.conftest import Scene
 from tests.adapters.matrix.test_promises import was_answered
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.stand_in import ChatStandIn
-from tests.support.homeserver_proxy import SILENCE, Fault
 
 SAID = "SELECT content FROM inbox ORDER BY id"
 MOST_SECONDS = 30.0
@@ -227,21 +226,6 @@ async def test_no_event_however_odd_keeps_the_listener_from_the_others(matrix: S
     assert sum("/whoami" in call.path for call in matrix.proxy.journal) == 1
 
 
-async def make_room_of_bob(scene: Scene) -> str:
-    """Make a public room of somebody whose invitations the agent declines, with the agent in it."""
-    scene.invites = scene.ann.id
-    room = await scene.bob.makes_room(preset="public_chat")
-    await scene.agent.joins(room)
-    return room
-
-
-def to_tombstone(room: str, account: str, successor: str) -> dict[str, Any]:
-    """Return the end of a room, of which the homeserver only tells."""
-    state = {"type": "m.room.tombstone", "state_key": "", "content": {"replacement_room": successor}}
-    own = {"event_id": f"${successor}", "sender": account, "room_id": room}
-    return state | own | {"origin_server_ts": int(time.time() * 1000)}
-
-
 async def test_a_thousand_invitations_keep_nobody_waiting(matrix: Scene) -> None:
     matrix.model.play([Answer("Here.")])
     rooms = [f"!{number}:elsewhere.test" for number in range(1000)]
@@ -251,136 +235,6 @@ async def test_a_thousand_invitations_keep_nobody_waiting(matrix: Scene) -> None
     await matrix.ann.says(matrix.direct, "are you there?")
 
     await matrix.hears("Here.")
-
-
-async def test_nobody_leads_the_agent_to_a_room_that_is_no_successor(
-    scene: Scene, address: Address, model: OpenAIStub
-) -> None:
-    bob, room = scene.bob, await make_room_of_bob(scene)
-    elsewhere = await bob.makes_room(preset="public_chat")
-    claim = {"predecessor": {"room_id": scene.room}}
-    liar = await bob.makes_room(preset="public_chat", creation_content=claim)
-    model.play([Answer("Here.")])
-    async with scene.opened(address, model):
-        for successor in (elsewhere, liar):
-            body = {"body": "moved", "replacement_room": successor}
-            await bob.call("PUT", "rooms", room, "state", "m.room.tombstone", "", body=body)
-            await bob.sees(partial(was_answered, bob, successor, end="leave"))
-            assert was_answered(bob, successor, end="join")
-        await scene.ann.says(scene.direct, "hello")
-        await scene.hears("Here.")
-
-
-async def test_a_room_with_a_hundred_successors_whose_server_is_silent_keeps_nobody_waiting(matrix: Scene) -> None:
-    matrix.model.play([Answer("Here.")])
-    matrix.proxy.faults.append(Fault("POST", "/join/", SILENCE, times=1000))
-    names = [f"!{number}:elsewhere.test" for number in range(150)]
-
-    await matrix.proxy.repeat(*[to_tombstone(matrix.room, matrix.bob.id, successor) for successor in names])
-    await matrix.proxy.until_silent()
-    await matrix.ann.says(matrix.direct, "are you there?")
-
-    await matrix.hears("Here.")
-
-
-async def test_a_moderator_leads_nobody_to_a_room_of_which_they_are_the_admin(
-    scene: Scene, address: Address, model: OpenAIStub
-) -> None:
-    ann, bob, agent, scene.invites = scene.ann, scene.bob, scene.agent, scene.ann.id
-    # As other servers than Synapse make rooms: who may change any state may write that it has ended.
-    levels = {"users": {ann.id: 100, bob.id: 50}, "state_default": 50, "events": {}}
-    room = await ann.makes_room(preset="public_chat", room_version="11")
-    await bob.joins(room)
-    await ann.call("PUT", "rooms", room, "state", "m.room.power_levels", "", body=levels)
-    await agent.joins(room)
-    claim = {"predecessor": {"room_id": room}}
-    own = await bob.makes_room(preset="public_chat", creation_content=claim)
-    async with scene.opened(address, model):
-        grant = (
-            "INSERT INTO role_grants (platform, server, role, permission_level) VALUES ('matrix', :r, :role, 'admin')"
-        )
-        await scene.sql(grant, r=room, role=f"{room} admin")
-        body = {"body": "moved", "replacement_room": own}
-        await bob.call("PUT", "rooms", room, "state", "m.room.tombstone", "", body=body)
-        await bob.sees(partial(was_answered, bob, own, end="leave"))
-        assert await scene.sql("SELECT server, role FROM role_grants") == [(room, f"{room} admin")]
-
-
-async def test_who_led_the_agent_to_a_room_just_before_it_died_keeps_it_there_no_longer(
-    scene: Scene, address: Address, model: OpenAIStub
-) -> None:
-    bob, room = scene.bob, await make_room_of_bob(scene)
-    elsewhere = await bob.makes_room(preset="public_chat")
-    async with scene.opened(address, model, works=False):
-        # What comes of the request is not seen any more.
-        scene.proxy.faults.append(Fault("GET", "/sync", SILENCE))
-        await scene.proxy.repeat(to_tombstone(room, bob.id, elsewhere))
-        await bob.sees(partial(was_answered, bob, elsewhere, end="join"))
-
-    async with scene.opened(address, model, works=False):
-        await bob.sees(partial(was_answered, bob, elsewhere, end="leave"))
-
-
-async def test_a_pause_that_went_to_the_successor_of_a_room_leaves_nobody_unpaused_in_the_old_one(
-    scene: Scene, address: Address, model: OpenAIStub
-) -> None:
-    bob, room = scene.bob, await make_room_of_bob(scene)
-    successor = await bob.makes_room(preset="public_chat", creation_content={"predecessor": {"room_id": room}})
-    pause = "INSERT INTO servers (platform, platform_server_id, paused_at) VALUES ('matrix', :room, now())"
-    async with scene.opened(address, model):
-        await scene.sql(pause, room=room)
-        body = {"body": "moved", "replacement_room": successor}
-        await bob.call("PUT", "rooms", room, "state", "m.room.tombstone", "", body=body)
-        await scene.until_value(successor, "SELECT platform_server_id FROM servers WHERE paused_at IS NOT NULL")
-
-        await bob.sees(partial(was_answered, bob, room, end="leave"))
-
-
-async def test_a_stranger_who_upgrades_a_private_room_invites_the_agent_to_the_successor_alone(
-    scene: Scene, address: Address, model: OpenAIStub
-) -> None:
-    bob, agent, scene.invites = scene.bob, scene.agent, scene.ann.id
-    room = await bob.makes_room(agent.id)
-    await agent.joins(room)
-    elsewhere = await bob.makes_room()
-    async with scene.opened(address, model, works=False):
-        body = {"body": "moved", "replacement_room": elsewhere}
-        await bob.call("PUT", "rooms", room, "state", "m.room.tombstone", "", body=body)
-        await bob.call("POST", "rooms", elsewhere, "invite", body={"user_id": agent.id})
-        await bob.sees(partial(was_answered, bob, elsewhere, end="leave"))
-
-        successor = (await bob.call("POST", "rooms", room, "upgrade", body={"new_version": "11"}))["replacement_room"]
-        await bob.call("POST", "rooms", successor, "invite", body={"user_id": agent.id})
-        await bob.sees(partial(was_answered, bob, room, end="leave"))
-
-    member = await bob.call("GET", "rooms", successor, "state", "m.room.member", agent.id)
-    assert member["membership"] == "join"
-
-
-@pytest.mark.parametrize("version", ["11", "12"])
-async def test_what_is_set_for_a_room_is_set_for_its_successor(
-    scene: Scene, address: Address, model: OpenAIStub, version: str
-) -> None:
-    ann, bob, agent, scene.invites = scene.ann, scene.bob, scene.agent, "@nobody:matrix.test"
-    room = await bob.makes_room(preset="public_chat")
-    for person in (agent, ann):
-        await person.joins(room)
-    model.play([Answer("In the new room.")])
-    async with scene.opened(address, model):
-        await scene.sql("SELECT admin.set_channel_mode('matrix', :room, NULL, 'always')", room=room)
-        await scene.sql("SELECT admin.create_persona('Sage', 'I am Sage.', platform => 'matrix', server => :r)", r=room)
-        await scene.sql(
-            "INSERT INTO role_grants (platform, server, role) VALUES ('matrix', :r, :r || ' admin')", r=room
-        )
-
-        upgraded = await bob.call("POST", "rooms", room, "upgrade", body={"new_version": version})
-        successor = upgraded["replacement_room"]
-        await bob.sees(partial(was_answered, bob, successor, end="join"))
-        await bob.says(successor, "no mention is needed")
-        await bob.hears(agent.id, successor, "In the new room.")
-
-        assert "I am Sage." in str(model.requests[-1].body)
-        assert await scene.sql("SELECT server, role FROM role_grants") == [(successor, f"{successor} admin")]
 
 
 async def test_notices_of_a_database_that_begins_again_are_new_ones(matrix: Scene, owner: asyncpg.Connection) -> None:
