@@ -2,15 +2,29 @@
 
 import re
 from collections.abc import Mapping
+from contextlib import aclosing
+
+from adapters.matrix.client import Client
+from adapters.matrix.settings import MatrixSettings
 
 TITLE = "Matrix"
 QUESTIONS: Mapping[str, str] = {
-    "MATRIX_HOMESERVER": "the address of the homeserver",
-    "MATRIX_TOKEN": "the account's access token",
+    "MATRIX_HOMESERVER": "the address of the homeserver, https://…",
+    "MATRIX_USER": "the account, as @parley:example.org",
+    "MATRIX_TOKEN": "its access token; Enter if you know the password instead",
+    "MATRIX_PASSWORD": "its password, which is kept nowhere",
 }
+INSTEAD: Mapping[str, str] = {"MATRIX_PASSWORD": "MATRIX_TOKEN"}
 OWNER = "Who is its owner there? The whole account, which clients show below your name."
 OWNER_ID, EXAMPLE_ID = re.compile(r"@[^\s:]+:\S+"), "@ann:example.org"
-INTRODUCTION = (
-    "Matrix: register an account for the agent at a homeserver, with any client.\n"
-    "`parley matrix login` asks for its password, and prints the token; the password is kept nowhere."
-)
+INTRODUCTION = "Matrix: register an account for the agent at a homeserver, with any client."
+
+
+async def exchange(values: dict[str, str]) -> None:
+    """Put a new token in the place of a password."""
+    if password := values.pop("MATRIX_PASSWORD", ""):
+        user = {"type": "m.id.user", "user": values.get("MATRIX_USER", "")}
+        body = {"type": "m.login.password", "identifier": user, "password": password}
+        async with aclosing(Client(MatrixSettings(values.get("MATRIX_HOMESERVER")))) as client:
+            answer = await client.call("POST", ("login",), body | {"initial_device_display_name": "Parley"})
+        values |= {"MATRIX_USER": answer["user_id"], "MATRIX_TOKEN": answer["access_token"]}

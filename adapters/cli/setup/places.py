@@ -4,16 +4,18 @@ import re
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
+
+from pydantic import SecretStr
 
 from adapters.cli.console import complain
 from adapters.cli.findings import Finding
 from adapters.cli.platforms import build_platform, examine
 from adapters.cli.setup.interview import Interview, Values
 from adapters.cli.setup.trials import ask_until_it_works, run_trial
-from adapters.folders import list_folders
+from adapters.folders import find_settings_class, list_folders
 from shared.db.database import check, locate
-from shared.errors import Refusal
+from shared.errors import ParleyError, Refusal, Unavailable
 from shared.settings import Settings, try_values
 
 DATABASE, PUBLIC_URL = "DATABASE_URL", "PUBLIC_URL"
@@ -47,17 +49,36 @@ def ask_for_platform(interview: Interview, settings: Settings, name: str, folder
     introduction = own.introduce(settings, folder) if hasattr(own, "introduce") else own.INTRODUCTION
     interview.tell(f"\n{introduction}", "  ")
 
+    secrets = {variable for variable in own.QUESTIONS if _is_secret(name, variable)}
+
     def ask() -> Values:
-        lines = {
-            variable: interview.ask(f"{variable}, {text}", is_secret=True) for variable, text in own.QUESTIONS.items()
-        }
-        return {variable: line for variable, line in lines.items() if line}
+        values: Values = {}
+        for variable, text in own.QUESTIONS.items():
+            # One that is needed only where another was not answered.
+            if getattr(own, "INSTEAD", {}).get(variable) not in values:
+                line = interview.ask(f"{variable}, {text}", is_secret=variable in secrets)
+                values |= {variable: line} if line else {}
+        return values
 
     return ask_until_it_works(interview, ask, lambda values: _try_platform(name, values))
 
 
+def _is_secret(name: str, variable: str) -> bool:
+    """Return whether an answer is not to be seen: those that are none of the settings are kept nowhere."""
+    hints = get_type_hints(find_settings_class(name))
+    hint = hints.get(variable.lower().removeprefix(f"{name}_"), SecretStr)
+    return SecretStr in (hint, *get_args(hint))
+
+
 def _try_platform(name: str, values: Values) -> Sequence[Finding]:
+    own = list_platforms()[name]
+
     async def work() -> list[Finding]:
+        if hasattr(own, "exchange"):
+            try:
+                await own.exchange(values)
+            except ParleyError as error:
+                return [Finding("fail", name, str(error), is_outage=isinstance(error, Unavailable))]
         settings = try_values(values)
         return [
             Finding(finding.level, name, finding.text, is_outage=finding.is_outage)

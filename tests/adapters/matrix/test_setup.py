@@ -1,4 +1,4 @@
-"""From nothing to an answering account: `parley matrix login`, the dialogue, the doctor."""
+"""From nothing to an answering account: the dialogue, the doctor."""
 
 import asyncio
 
@@ -14,24 +14,32 @@ OTHER, MATRIX, NOTHING = "7", "2", ""
 async def test_a_password_gives_a_token_with_which_the_dialogue_and_the_doctor_are_content(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
-    model.play([Answer("ready")])
+    model.play([Answer("ready")] * 4)
     server, agent = scene.homeserver.address, scene.agent.id
-    login = ("matrix", "login", "--homeserver", server, "--user", agent, "--password")
     with temporary_folder("cli") as folder:
-        shell = Shell(folder, {"DATABASE_URL": address.libpq(as_owner=True)})
-        wrong = await asyncio.to_thread(shell.run, *login, "wrong")
-        lines = (await asyncio.to_thread(shell.says, *login, "password")).splitlines()
-        settings = dict(line.split("=", 1) for line in lines)
-        typed = (OTHER, "gpt-4o-mini", model.base_url, "sk-1", MATRIX, server, settings["MATRIX_TOKEN"], scene.ann.id)
-        setup = await asyncio.to_thread(shell.run, "setup", stdin="\n".join([*typed, "40", NOTHING, ""]))
-        doctor = await asyncio.to_thread(shell.run, "doctor")
-        written = (folder / ".env").read_text()
+        shell, file = Shell(folder, {"DATABASE_URL": address.libpq(as_owner=True)}), folder / ".env"
 
-    assert (wrong.code, wrong.out, "M_FORBIDDEN" in wrong.err) == (1, "", True)
-    assert list(settings) == ["MATRIX_HOMESERVER", "MATRIX_USER", "MATRIX_TOKEN"]
-    assert (settings["MATRIX_HOMESERVER"], settings["MATRIX_USER"]) == (server, agent)
-    assert setup.code == 0, setup.err
-    assert f"the token is {agent}'s, at {server}" in setup.out
-    assert f"matrix:{scene.ann.id} is an owner." in setup.out
-    assert settings["MATRIX_TOKEN"] in written
-    assert f"the token is {agent}'s, at {server}" in doctor.out
+        async def set_up(*answers: str, homeserver: str = server) -> tuple[int, str]:
+            typed = (OTHER, "gpt-4o-mini", model.base_url, "sk-1", MATRIX, homeserver, agent, *answers)
+            stdin = "\n".join([*typed, scene.ann.id, "40", NOTHING, ""])
+            result = await asyncio.to_thread(shell.run, "setup", stdin=stdin)
+            return result.code, result.out + result.err
+
+        code, screen = await set_up(NOTHING, "wrong")
+        assert (code, "M_FORBIDDEN" in screen, file.exists()) == (1, True, False)
+        # What can't be tried is kept, but no password is.
+        code, screen = await set_up(NOTHING, "password", homeserver="http://127.0.0.1:1")
+        assert (code, "is kept" in screen, "MATRIX_USER" in file.read_text()) == (0, True, True)
+        assert "assword" not in file.read_text()
+        file.unlink()
+        code, screen = await set_up(NOTHING, "password")
+        assert (code, f"the token is {agent}'s, at {server}" in screen) == (0, True), screen
+        assert f"matrix:{scene.ann.id} is an owner." in screen
+        assert "assword" not in file.read_text()
+        token = next(line for line in file.read_text().splitlines() if line.startswith("MATRIX_TOKEN="))
+        doctor = await asyncio.to_thread(shell.run, "doctor")
+        assert f"the token is {agent}'s, at {server}" in doctor.out
+        # Who has a token is asked for no password.
+        file.unlink()
+        code, screen = await set_up(token.partition("=")[2].strip("'"))
+        assert (code, "MATRIX_PASSWORD" in screen) == (0, False)
