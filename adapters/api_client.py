@@ -2,13 +2,14 @@
 
 import asyncio
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import quote
 
 import aiohttp
+from pydantic import SecretStr
 
+from adapters.base import Refused
 from shared.errors import Unavailable, Undeliverable
 
 Json = dict[str, Any]
@@ -30,14 +31,19 @@ class TooLarge(Undeliverable):
     """A request that is larger than the platform, or a proxy before it, takes."""
 
 
-class ApiClient(ABC):
-    """Requests with the same headers to one platform, which errors call by its `title`; paths begin at its `root`."""
+class ApiClient:
+    """Requests with the same token to one platform, which errors call by its `title`; paths begin at its `root`."""
 
     title: ClassVar[str]
     root: ClassVar[str]
+    # The fields of its answers: of a refusal the code and the reason, of one that asks to wait the milliseconds.
+    code_field: ClassVar[str]
+    reason_field: ClassVar[str]
+    wait_field: ClassVar[str]
 
-    def __init__(self, address: str, headers: Mapping[str, str]) -> None:
-        self.address, self._headers = address.rstrip("/"), headers
+    def __init__(self, address: str, token: SecretStr | None = None) -> None:
+        self.address = address.rstrip("/")
+        self.headers = {} if token is None else {"Authorization": f"Bearer {token.get_secret_value()}"}
         self._session: aiohttp.ClientSession | None = None
 
     async def aclose(self) -> None:
@@ -46,13 +52,10 @@ class ApiClient(ABC):
             await self._session.close()
             self._session = None
 
-    @abstractmethod
-    def to_refusal(self, answer: Json) -> Undeliverable:
-        """Return the error for an answer that says that the request will never be granted."""
-
-    @abstractmethod
     def find_pause(self, answer: Json) -> float:
         """Return how many seconds the platform asks to wait."""
+        wait = answer.get(self.wait_field)
+        return wait / 1000 if isinstance(wait, int) and wait > 0 else 1.0
 
     async def call(
         self,
@@ -68,8 +71,8 @@ class ApiClient(ABC):
         """Return the answer to a request, whose body is JSON or a `File`; `check` is awaited just before each attempt.
 
         Only what may be done twice may be asked for. A name in the path leads to no other path, whoever has written it.
-        Raises `Unavailable` where a retry makes sense. An answer that is no JSON is that of a proxy: the platform does
-        not answer, unless the proxy says that the request is too large.
+        Raises `Unavailable` where a retry makes sense, else `Refused`. An answer that is no JSON is that of a proxy:
+        the platform does not answer, unless the proxy says that the request is too large.
         """
         url = self.address + "/".join((root or self.root, *(quote(name, safe="") for name in path)))
         content: Json = {"params": {key: str(query[key]) for key in query}}
@@ -89,7 +92,8 @@ class ApiClient(ABC):
                 if waited + pause > PATIENCE:
                     raise Unavailable(f"{self.title} wants to be left alone.", retry_after=pause)
             elif status < SERVER_FAULT:
-                raise self.to_refusal(answer)
+                code = str(answer.get(self.code_field))
+                raise Refused(code, f"{code}: {answer.get(self.reason_field)}")
             elif not pauses:
                 raise Unavailable(f"{self.title} does not answer: {answer.get('error')}")
             else:
@@ -99,8 +103,8 @@ class ApiClient(ABC):
 
     async def _try(self, method: str, url: str, content: Json, *, seconds: float) -> tuple[int, Json]:
         if self._session is None:
-            self._session = aiohttp.ClientSession(headers=self._headers)
-        # Elsewhere the headers must not go.
+            self._session = aiohttp.ClientSession(headers=self.headers)
+        # Elsewhere the token must not go.
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
         options: Json = {"timeout": timeout, "allow_redirects": False}
         try:

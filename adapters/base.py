@@ -7,6 +7,8 @@ import socket
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from uuid import uuid4
 
@@ -52,6 +54,14 @@ class Finding(NamedTuple):
     is_outage: bool = False
 
 
+class Refused(Undeliverable):
+    """The platform refuses this: {reason}."""
+
+    def __init__(self, platform_code: str | int, reason: str) -> None:
+        self.platform_code = platform_code
+        super().__init__(reason=reason)
+
+
 class ChatPlatform(ABC):
     """A chat platform. `receive` and `send` are required; every other method has a default that does nothing.
 
@@ -63,6 +73,9 @@ class ChatPlatform(ABC):
     reports_connection: ClassVar[bool] = False
     # How long the wait for a platform that does not answer grows.
     longest_wait: ClassVar[float] = LONGEST_WAIT
+    # How a text mentions an account, by its `id` or that as a `whole`, and a place.
+    account_mention: ClassVar[str] = "<@{id}>"
+    place_mention: ClassVar[str] = "<#{place.channel}>"
     # The cells behind this door, of which `app` is the first one's; None: there are none.
     cells: "Cells | None" = None
 
@@ -118,11 +131,11 @@ class ChatPlatform(ABC):
 
     def mention(self, account: str) -> str:
         """Return how a text mentions an account."""
-        return f"<@{account.rpartition(':')[2]}>"
+        return self.account_mention.format(id=account.rpartition(":")[2], whole=account)
 
     def mention_place(self, place: Place) -> str:
         """Return how a text mentions a place."""
-        return f"<#{place.channel}>"
+        return self.place_mention.format(place=place)
 
     def outage_scope(self, place: Place) -> str:  # most platforms are one
         """Return which part of the platform is away when it does not answer for this place; empty for all of it."""
@@ -139,11 +152,12 @@ class ChatPlatform(ABC):
         """Return the routes that the web adapter serves for the platform."""
         return ()
 
-    async def examine(self, settings: "Settings") -> AsyncGenerator[Finding]:  # for overrides
-        """Yield the findings for `parley doctor`; the platform is not open."""
-        nothing: tuple[Finding, ...] = ()
-        for finding in nothing:
-            yield finding
+    async def examine(self, settings: "Settings") -> AsyncGenerator[Finding]:
+        """Yield the findings for `parley doctor`: those of the folder's `doctor.py`; the platform is not open."""
+        name = f"{type(self).__module__.rpartition('.')[0]}.doctor"
+        if find_spec(name) is not None:
+            async for finding in import_module(name).examine(self.settings, settings):
+                yield finding
 
 
 class DirectPlatform(ChatPlatform):
@@ -154,6 +168,8 @@ class DirectPlatform(ChatPlatform):
 
     # Whether direct messages belong to a server.
     has_directs_of_servers: ClassVar[bool] = False
+    # By the platform's code, why a message can't be posted in a place: what the asker has to know.
+    reasons: ClassVar[Mapping[str | int, str]] = {}
 
     @abstractmethod
     async def post_reply(self, reply: Reply, key: str) -> str | None:
@@ -171,10 +187,6 @@ class DirectPlatform(ChatPlatform):
     async def post_notice(self, place: Place, text: str, key: str) -> None:
         """Post a sentence in direct messages."""
 
-    def find_reason(self, error: Undeliverable) -> str | None:
-        """Return why a message can't be posted in a place, for the asker; None where the asker has not to know."""
-        return None
-
     async def send(self, reply: Reply) -> str | None:
         """Post a reply once and return the id of its last message; a refusal is told to the asker."""
         key = key_of(self.app.secrets, reply)
@@ -190,16 +202,17 @@ class DirectPlatform(ChatPlatform):
         try:
             return await self.post_reply(reply, key)
         except Undeliverable as error:
-            await self._notify(reply, key, self.find_reason(error))
+            if isinstance(error, Refused) and error.platform_code in self.reasons:
+                await self._notify(reply, key, self.reasons[error.platform_code])
             raise
 
     def _find_server(self, place: Place) -> str | None:
         return place.server if self.has_directs_of_servers else None
 
-    async def _notify(self, reply: Reply, key: str, reason: str | None) -> None:
-        """Tell the asker, at most once a day, why there is no reply in a place; without a reason nothing is said."""
+    async def _notify(self, reply: Reply, key: str, reason: str) -> None:
+        """Tell the asker, at most once a day, why there is no reply in a place."""
         asker, place, server = reply.delivery.asker, reply.place, self._find_server(reply.place)
-        if reason is None or asker is None or place.is_direct:
+        if asker is None or place.is_direct:
             return
         parameters = {"platform": place.platform, "channel": place.channel, "asker": asker}
         async with self.app.database.statement() as session:

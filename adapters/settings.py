@@ -11,11 +11,19 @@ class PlatformSettings:
 
     # Whether everybody who reads a channel there reads its threads: then what is said in a thread is the channel's.
     has_open_threads: ClassVar[bool] = False
+    # Whether the listener hands each event to the cell in which its server lives.
+    has_cells: ClassVar[bool] = False
+    # The fields that have to be set before the platform can be used.
+    needed_fields: ClassVar[tuple[str, ...]] = ()
+    # Those with the platform's addresses: files may be fetched from there, even from private networks.
+    origin_fields: ClassVar[tuple[str, ...]] = ()
 
     @property
     def missing(self) -> str | None:
         """Return the variables that have to be set before the platform can be used; None if it is configured."""
-        return None
+        variables = [self._to_variable(field) for field in self.needed_fields]
+        is_whole = all(getattr(self, field) is not None for field in self.needed_fields)
+        return None if is_whole else f"{' and '.join(variables)}, see docs/{self._name}.md"
 
     @property
     def serves_http(self) -> bool:
@@ -24,10 +32,14 @@ class PlatformSettings:
 
     @property
     def origins(self) -> Mapping[str, str]:
-        """Return the platform's addresses by variable: files may be fetched from there, even from private networks."""
-        return {}
+        """Return the platform's addresses that are set, by variable."""
+        values = {self._to_variable(field): getattr(self, field) for field in self.origin_fields}
+        return {variable: value for variable, value in values.items() if value}
 
     @property
-    def has_cells(self) -> bool:
-        """Return whether the listener hands each event to the cell in which its server lives."""
-        return False
+    def _name(self) -> str:
+        # The folder is the platform.
+        return type(self).__module__.split(".")[-2]
+
+    def _to_variable(self, field: str) -> str:
+        return f"{self._name}_{field}".upper()

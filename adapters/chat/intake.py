@@ -5,6 +5,7 @@ Embeds of other apps, previews of links and polls are `Card`s, which each platfo
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from mimetypes import MimeTypes
 from typing import TYPE_CHECKING, Any
 
 from adapters.base import STORE_SECONDS
@@ -20,7 +21,7 @@ from agent.queue.redaction import redact
 from shared.db.database import retry_on_lost_db
 from shared.errors import Unavailable, Undeliverable
 from shared.log import get_logger
-from shared.messages import QuotedMessage
+from shared.messages import Attachment, PlatformContext, QuotedMessage
 from shared.text import clean, cut, to_command_line
 
 if TYPE_CHECKING:
@@ -28,9 +29,11 @@ if TYPE_CHECKING:
     from agent.app import App
     from shared.messages import IncomingMessage
 
-MOST_EARLIER, QUOTE_CHARS = 10, 500
+MOST_EARLIER, QUOTE_CHARS, TOPIC_CHARS, MOST_ROLES = 10, 500, 300, 20
 CARDS_CHARS = 1500
 MOST_CARDS, MOST_LINES = 10, 50
+# The library's list of types is the same on every machine.
+TYPES = MimeTypes()
 
 log = get_logger()
 
@@ -187,10 +190,28 @@ class Intake:
         self._recent.forget(channel, message_ids)
         await self._edits.delete(message_ids)
 
-    async def say(self, message: "IncomingMessage", text: str, *, is_once: bool = False) -> None:
-        """Answer a message without a turn; `is_once`: however often a message with this event id comes."""
-        if not is_once or await accept_answered(self._app.database, message):
+    async def say(self, message: "IncomingMessage", text: str, *, once: str | None = None) -> None:
+        """Answer a message without a turn; `once`: of all messages for which this name is given, the first alone."""
+        if once is not None:
+            message = replace(message, event_id=once, platform_message_id=once)
+        if once is None or await accept_answered(self._app.database, message):
             await post_or_keep(self._app, message, CommandReply(text, is_private=False), post=self._platform.send)
+
+
+def to_context(
+    roles: Iterable[str],
+    role_ids: Iterable[str] | None,
+    *,
+    earlier: Iterable[QuotedMessage] = (),
+    **texts: object,
+) -> PlatformContext:
+    """Return the surroundings of a message; the `texts` are what anybody may have written: names, a title, a topic."""
+    return PlatformContext(
+        roles=tuple(clean(role) for role in roles)[:MOST_ROLES],
+        role_ids=None if role_ids is None else tuple(role_ids),
+        earlier=tuple(earlier),
+        **{name: cut(clean(str(text)), TOPIC_CHARS) for name, text in texts.items() if text},
+    )
 
 
 def quote(
@@ -214,6 +235,15 @@ def to_quote(message: "IncomingMessage") -> QuotedMessage:
     account, files = message.sender.platform_user_id, [file.filename for file in message.attachments]
     name = message.sender.username or account
     return quote(name, message.content, files=files, message_id=message.event_id, author_id=account)
+
+
+def to_file(name: object, mime_type: object, size: object, **options: Any) -> Attachment:
+    """Return a file of a message, which the worker fetches; a missing type is guessed from its name."""
+    filename = clean(str(name or "file"))
+    # Parameters of the type, as in "text/plain; charset=utf-8", are cut off.
+    kind = str(mime_type or "").partition(";")[0].strip() or TYPES.guess_type(filename, strict=False)[0]
+    known_size = size if isinstance(size, int) and size > 0 else None
+    return Attachment(filename, kind or "application/octet-stream", known_size, **options)
 
 
 @dataclass(frozen=True, slots=True)

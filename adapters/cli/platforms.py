@@ -81,6 +81,8 @@ async def examine(platform: "ChatPlatform", settings: "Settings") -> "AsyncItera
             yield finding
     except ParleyError as error:
         yield Finding("fail", str(error), is_outage=isinstance(error, Unavailable))
+    finally:
+        await platform.aclose()
 
 
 def _build(name: str, own: "PlatformSettings") -> "ChatPlatform":

@@ -10,8 +10,10 @@ from discord.http import HTTPClient, Route
 
 from adapters.base import Finding
 from adapters.discord.interactions.slash import to_payload
+from adapters.discord.settings import DiscordSettings
 from adapters.discord.transport.library import open_http
 from adapters.discord.transport.rest import IntentMissing, TokenRefused
+from shared.settings import Settings
 
 # Either flag shows that "Message Content" is switched on; small bots have the limited one.
 CONTENT_FLAGS = (1 << 18) | (1 << 19)
@@ -26,10 +28,11 @@ def wanted_permissions() -> discord.Permissions:
     return discord.Permissions(**dict.fromkeys((*NEEDED, *USEFUL), True))
 
 
-async def examine(token: str) -> AsyncGenerator[Finding]:
+async def examine(settings: DiscordSettings, _program: Settings) -> AsyncGenerator[Finding]:
     """Yield the findings about everything that Discord knows of the bot."""
     http = open_http(TraceConfig())
     try:
+        token = settings.token.get_secret_value() if settings.token else ""
         async with aclosing(_examine(http, token)) as findings:
             async for finding in findings:
                 yield finding

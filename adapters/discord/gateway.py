@@ -378,7 +378,7 @@ class Gateway(discord.AutoShardedClient):
                 thread_id = str(thread.id)
             except Refused as error:
                 # A message has at most one thread, which has the message's id: an earlier attempt has opened it.
-                thread_id = str(message.id) if error.number == THREAD_EXISTS else None
+                thread_id = str(message.id) if error.platform_code == THREAD_EXISTS else None
             except Unavailable:
                 thread_id = None
         incoming = to_incoming(message, self.me, earlier, thread_id=thread_id)

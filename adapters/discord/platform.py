@@ -1,9 +1,9 @@
 """Discord as a `ChatPlatform`: processes share the shards, every worker sends and shows live text."""
 
-from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from adapters.base import DirectPlatform, Finding, key_of
+from adapters.base import DirectPlatform, key_of
 from adapters.chat.live import LIVE_AFTER, show_live
 from adapters.discord.events.incoming import PLATFORM
 from adapters.discord.sending.live import LiveMessage
@@ -15,10 +15,9 @@ from adapters.discord.transport.rest import (
     MISSING_PERMISSIONS,
     UNKNOWN_CHANNEL,
     RateLimiter,
-    Refused,
     Rest,
 )
-from shared.errors import ConfigurationError, Unavailable, Undeliverable
+from shared.errors import ConfigurationError, Unavailable
 from shared.messages import Place
 
 if TYPE_CHECKING:
@@ -26,14 +25,6 @@ if TYPE_CHECKING:
     from agent.app import App
     from agent.live.announcer import LiveTurn
     from agent.queue.outbox import Reply
-    from shared.settings import Settings
-
-
-REASONS = {
-    UNKNOWN_CHANNEL: "the channel is gone",
-    MISSING_ACCESS: "I can't see the channel; somebody who manages the server can let me in",
-    MISSING_PERMISSIONS: "I may not write there; somebody who manages the server can give me the permission",
-}
 
 
 class DiscordPlatform(DirectPlatform):
@@ -41,6 +32,11 @@ class DiscordPlatform(DirectPlatform):
 
     name = PLATFORM
     settings: DiscordSettings
+    reasons: ClassVar[Mapping[str | int, str]] = {
+        UNKNOWN_CHANNEL: "the channel is gone",
+        MISSING_ACCESS: "I can't see the channel; somebody who manages the server can let me in",
+        MISSING_PERMISSIONS: "I may not write there; somebody who manages the server can give me the permission",
+    }
 
     def __init__(self, settings: DiscordSettings, **options: Any) -> None:
         """Store the settings; `options` are passed to the library's client."""
@@ -105,18 +101,7 @@ class DiscordPlatform(DirectPlatform):
         """Return how a text mentions a channel or a thread."""
         return f"<#{place.thread or place.channel}>"
 
-    def find_reason(self, error: Undeliverable) -> str | None:
-        """Return why nothing can be posted in a channel."""
-        return REASONS.get(error.number) if isinstance(error, Refused) else None
-
     async def show(self, turn: "LiveTurn") -> None:
         """Show an answer as live text, unless it is complete before."""
         if not await turn.ends_within(LIVE_AFTER):
             await show_live(turn, LiveMessage(self.sender, turn, to_nonce(key_of(self.app.secrets, turn))), after=0)
-
-    async def examine(self, settings: "Settings") -> AsyncGenerator[Finding]:  # all is asked of Discord
-        """Yield what `parley doctor` reports: token, intents, permissions, commands."""
-        from adapters.discord.doctor import examine
-
-        async for finding in examine(self._token):
-            yield finding

@@ -1,8 +1,7 @@
 """The settings of Discord, read from `DISCORD_TOKEN` and so on."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, SecretStr
 
@@ -12,6 +11,10 @@ from adapters.settings import PlatformSettings
 @dataclass(frozen=True)
 class DiscordSettings(PlatformSettings):
     """The settings of one bot; the addresses are for a proxy or a test."""
+
+    has_cells: ClassVar[bool] = True
+    needed_fields: ClassVar[tuple[str, ...]] = ("token",)
+    origin_fields: ClassVar[tuple[str, ...]] = ("cdn_base",)
 
     token: SecretStr | None = None
     """The bot's token."""
@@ -29,18 +32,3 @@ class DiscordSettings(PlatformSettings):
     """REST requests of all processes together; Discord allows a token 50, and large bots more."""
     session_seconds: Annotated[float, Field(ge=0)] = 5.25
     """Seconds between two starts of gateway sessions; less for a gateway proxy."""
-
-    @property
-    def missing(self) -> str | None:
-        """Return the variable of the token if it is not set."""
-        return "DISCORD_TOKEN, see docs/discord.md" if self.token is None else None
-
-    @property
-    def origins(self) -> Mapping[str, str]:
-        """Return the origins from which attachments may be fetched."""
-        return {"DISCORD_CDN_BASE": self.cdn_base} if self.cdn_base else {}
-
-    @property
-    def has_cells(self) -> bool:
-        """Return that each event goes to its server's cell."""
-        return True

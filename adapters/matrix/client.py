@@ -1,50 +1,35 @@
 """The Client-Server API with the token of one account."""
 
-from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 
 from adapters.api_client import ApiClient, Check, File, Json
+from adapters.base import Refused
 from adapters.chat.account.profiles import Profile
+from adapters.matrix.settings import MatrixSettings
 from shared.errors import Unavailable, Undeliverable
 from shared.messages import Place
 
-MEDIA = "/_matrix/media/v3"
-PROFILE = "parley.profile"
-NOT_ACCEPTED = "The homeserver refuses MATRIX_TOKEN; make another one with `parley matrix login`."
-
-
-class Refused(Undeliverable):
-    """A request that the homeserver refuses, with the code of its error."""
-
-    def __init__(self, errcode: str, text: str) -> None:
-        self.errcode = errcode
-        super().__init__(NOT_ACCEPTED if errcode == "M_UNKNOWN_TOKEN" else f"Matrix refuses: {errcode}: {text}")
+MEDIA, PROFILE = "/_matrix/media/v3", "parley.profile"
 
 
 class Client(ApiClient):
     """One account at its homeserver."""
 
     title, root = "The homeserver", "/_matrix/client/v3"
+    code_field, reason_field, wait_field = "errcode", "error", "retry_after_ms"
 
-    def __init__(self, homeserver: str, token: str = "") -> None:
-        super().__init__(homeserver, {"Authorization": f"Bearer {token}"} if token else {})
-        self.token = token
-        self._me = ""
+    def __init__(self, settings: MatrixSettings) -> None:
+        super().__init__(settings.homeserver or "", settings.token)
+        self.account = settings.user or ""
 
-    def to_refusal(self, answer: Json) -> Undeliverable:
-        """Return the error with its code."""
-        return Refused(str(answer.get("errcode")), str(answer.get("error")))
-
-    def find_pause(self, answer: Json) -> float:
-        """Return how many seconds the homeserver asks to wait."""
-        pause = answer.get("retry_after_ms")
-        return pause / 1000 if isinstance(pause, int) and pause > 0 else 1.0
-
-    async def find_me(self) -> str:
-        """Return the account of the token."""
-        self._me = self._me or str((await self.call("GET", ("account", "whoami")))["user_id"])
-        return self._me
+    async def check_account(self) -> None:
+        """Make sure that the token is that of the account."""
+        try:
+            account = (await self.call("GET", ("account", "whoami")))["user_id"]
+        except Refused as error:
+            raise Undeliverable(f"{error} `parley setup` makes another MATRIX_TOKEN.") from error
+        if account != self.account:
+            raise Undeliverable(f"MATRIX_TOKEN is that of {account}, and MATRIX_USER names {self.account}.")
 
     async def send(
         self, room: str, content: Json, key: str, *, kind: str = "m.room.message", check: Check | None = None
@@ -59,35 +44,34 @@ class Client(ApiClient):
 
     async def set_profile(self, place: Place, profile: Profile | None) -> None:
         """Show a profile in a room, noted beside it; what it has not is the account's own."""
-        me = await self.find_me()
-        own = await self.call("GET", ("profile", me))
-        shown = {key: own[key] for key in ("displayname", "avatar_url") if key in own}
-        content: Json = {"membership": "join"} | shown
+        own = await self.call("GET", ("profile", self.account))
+        content: Json = {"membership": "join"} | {key: own[key] for key in ("displayname", "avatar_url") if key in own}
         if profile is not None:
             content |= {"displayname": profile.name, PROFILE: profile.row}
             content |= {"avatar_url": profile.picture} if profile.picture else {}
-        path = ("rooms", place.channel, "state", "m.room.member", me)
-        await self.call("PUT", path, content, check=partial(self._check_member, path))
+        path = ("rooms", place.channel, "state", "m.room.member", self.account)
 
-    async def _check_member(self, path: Sequence[str]) -> None:
-        """Raise `Undeliverable` for an account that was put out: in a public room, a profile would join again."""
-        if (await self.call("GET", path)).get("membership") != "join":
-            raise Undeliverable("The account is not in the room any more.")
+        async def check() -> None:
+            # In a public room, the profile of an account that was put out would join again.
+            if (await self.call("GET", path)).get("membership") != "join":
+                raise Undeliverable("The account is not in the room any more.")
 
-    async def find_event(self, room: str, event_id: str) -> Json | None:
-        """Return an event of the room; None if it is not there, or not to be had now."""
+        await self.call("PUT", path, content, check=check)
+
+    async def find_event(self, room: str, event_id: str) -> Json:
+        """Return an event of the room; an empty one if it is not there, or not to be had now."""
         with suppress(Refused, Unavailable):
             return await self.call("GET", ("rooms", room, "event", event_id))
-        return None
+        return {}
 
     async def note_direct(self, account: str, room: str) -> None:
         """Note beside the account that a room is the direct one with a person."""
-        path = ("user", await self.find_me(), "account_data", "m.direct")
         # The latest alone: whoever invites a thousand times fills nothing.
-        await self.call("PUT", path, await self.list_directs() | {account: [room]})
+        rooms = await self.list_directs() | {account: [room]}
+        await self.call("PUT", ("user", self.account, "account_data", "m.direct"), rooms)
 
     async def list_directs(self) -> Json:
         """Return the direct rooms by the person, as they are noted beside the account."""
         with suppress(Refused):
-            return await self.call("GET", ("user", await self.find_me(), "account_data", "m.direct"))
+            return await self.call("GET", ("user", self.account, "account_data", "m.direct"))
         return {}

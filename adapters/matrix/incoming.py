@@ -9,11 +9,12 @@ from urllib.parse import unquote
 
 from adapters.api_client import Json, part
 from adapters.chat.addressing import Addressing
+from adapters.chat.intake import to_context, to_file
 from shared.messages import Attachment, IncomingMessage, Place, PlatformContext, Sender
-from shared.text import INVISIBLE, clean, cut
+from shared.text import INVISIBLE, clean
 
 NAME = "matrix"
-TOPIC_CHARS, MODERATOR, ADMIN, LATEST_MS = 300, 50, 100, 4 * 10**12
+MODERATOR, ADMIN, LATEST_MS = 50, 100, 4 * 10**12
 LINKED = re.compile(r'href="https://matrix\.to/#/(@[^"/?]+)')
 TYPED = re.compile(r"!(?=[a-zA-Z])")
 # Whoever writes it chooses no other path of the homeserver.
@@ -38,22 +39,13 @@ class Room:
         if summary and "m.joined_member_count" in summary:
             self.people = int(summary["m.joined_member_count"]) + int(summary.get("m.invited_member_count") or 0)
 
-    def content(self, kind: str, key: str = "") -> Json:
-        """Return a part of the room's state; an empty one if it is not set."""
-        return part(self.state.get((kind, key)), "content")
+    def event(self, kind: str, key: str = "") -> Json:
+        """Return the event that has set a part of the room's state; an empty one if nobody has."""
+        return self.state.get((kind, key), {})
 
     def get(self, kind: str, name: str, key: str = "") -> Any:
         """Return a value of the room's state; None if it is not set."""
-        return self.content(kind, key).get(name)
-
-    def sender_of(self, kind: str, key: str = "") -> str:
-        """Return who has set a part of the room's state; empty if nobody has."""
-        return str(self.state.get((kind, key), {}).get("sender", ""))
-
-    def find_text(self, kind: str, name: str, key: str = "") -> str | None:
-        """Return a text of the room's state that somebody has written; None if there is none."""
-        value = self.get(kind, name, key)
-        return clean(str(value)) if value else None
+        return part(self.event(kind, key), "content").get(name)
 
     @property
     def is_direct(self) -> bool:
@@ -64,16 +56,17 @@ class Room:
 
     def name_of(self, account: str) -> str:
         """Return a member's display name, or the account's own."""
-        return self.find_text("m.room.member", "displayname", account) or account.partition(":")[0].lstrip("@")
+        name = clean(str(self.get("m.room.member", "displayname", account) or ""))
+        return name or account.partition(":")[0].lstrip("@")
 
-    def level_of(self, account: str) -> int:
+    def level_of(self, account: str | None) -> int:
         """Return a member's power level."""
-        others = self.get("m.room.create", "additional_creators")
-        creators = [self.sender_of("m.room.create"), *(others if isinstance(others, list) else ())]
+        creation, others = self.event("m.room.create"), self.get("m.room.create", "additional_creators")
+        creators = [creation.get("sender"), *(others if isinstance(others, list) else ())]
         if account in creators and self.get("m.room.create", "room_version") == "12":
             return ADMIN
-        levels = self.content("m.room.power_levels")
-        level = part(levels, "users").get(account, levels.get("users_default"))
+        levels = part(self.event("m.room.power_levels"), "content")
+        level = part(levels, "users").get(account or "", levels.get("users_default"))
         return level if isinstance(level, int) else 0
 
 
@@ -103,8 +96,9 @@ class Rooms(dict[str, Room]):
         """Return the space in which a moderator of the room lists it: anybody has a space, and lists what they like."""
         spaces = [space for space in self.values() if space.get("m.room.create", "type") == "m.space"]
         listing = [space for space in spaces if space.get("m.space.child", "via", room.id)]
-        listing = [space for space in listing if room.level_of(space.sender_of("m.space.child", room.id)) >= MODERATOR]
-        return min(listing, key=lambda space: space.id, default=None)
+        senders = {space.id: space.event("m.space.child", room.id).get("sender") for space in listing}
+        own = [space for space in listing if room.level_of(senders[space.id]) >= MODERATOR]
+        return min(own, key=lambda space: space.id, default=None)
 
     def place_of(self, room: Room, thread: str | None) -> Place:
         """Return the place; a room outside of spaces is a server of its own."""
@@ -118,13 +112,12 @@ class Rooms(dict[str, Room]):
         """
         level, space = room.level_of(account), self.space_of(room)
         roles = ("admin",) if level >= ADMIN else ("moderator",) if level >= MODERATOR else ()
-        topic = room.find_text("m.room.topic", "topic")
-        return PlatformContext(
-            roles=roles,
-            role_ids=tuple(f"{room.id} {role}" for role in (*roles, "member")),
-            server_name=space.find_text("m.room.name", "name") if space is not None else None,
-            channel_name=room.find_text("m.room.name", "name"),
-            topic=cut(topic, TOPIC_CHARS) if topic else None,
+        return to_context(
+            roles,
+            [f"{room.id} {role}" for role in (*roles, "member")],
+            server_name=space and space.get("m.room.name", "name"),
+            channel_name=room.get("m.room.name", "name"),
+            topic=room.get("m.room.topic", "topic"),
         )
 
 
@@ -180,7 +173,7 @@ def to_text(content: Json, me: str, name: str) -> str:
     return TYPED.sub("/", text, count=1) if beginning == "!" else text
 
 
-def to_addressing(event: Json, message: IncomingMessage, me: str, *, replied: Json | None) -> Addressing:
+def to_addressing(event: Json, message: IncomingMessage, me: str, *, replied: Json) -> Addressing:
     """Return to whom a message is addressed, which replies to the message `replied`, if to any."""
     accounts = list_mentions(part(event, "content")) | ({str(replied["sender"])} if replied else set())
     author = message.sender.platform_user_id
@@ -199,18 +192,11 @@ def list_files(content: Json, homeserver: str) -> tuple[Attachment, ...]:
     media = MXC.fullmatch(str(content.get("url")))
     if content.get("msgtype") not in FILES or media is None:
         return ()
-    facts = part(content, "info")
-    size, duration = facts.get("size"), facts.get("duration")
-    is_voice = "org.matrix.msc3245.voice" in content and isinstance(duration, int)
-    file = Attachment(
-        clean(str(content.get("filename") or content.get("body") or "file")),
-        str(facts.get("mimetype") or "application/octet-stream").partition(";")[0],
-        size if isinstance(size, int) else None,
-        url=f"{homeserver}{DOWNLOAD}{media[1]}/{media[2]}",
-        credential=CREDENTIAL,
-        voice_seconds=duration / 1000 if is_voice and duration else None,
-    )
-    return (file,)
+    facts, url = part(content, "info"), f"{homeserver}{DOWNLOAD}{media[1]}/{media[2]}"
+    duration = facts.get("duration") if "org.matrix.msc3245.voice" in content else None
+    seconds = duration / 1000 if isinstance(duration, int) and duration else None
+    name, more = content.get("filename") or content.get("body"), {"credential": CREDENTIAL, "voice_seconds": seconds}
+    return (to_file(name, facts.get("mimetype"), facts.get("size"), url=url, **more),)
 
 
 def to_incoming(event: Json, room: Room, rooms: Rooms) -> IncomingMessage:

@@ -6,16 +6,17 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from secrets import randbelow
 from typing import Any
 
 from adapters.api_client import Json, part
-from adapters.base import isolated
-from adapters.chat.account.invitations import is_welcome
+from adapters.base import Refused, isolated
+from adapters.chat.account.invitations import Invitations
 from adapters.chat.account.listening import Listener
 from adapters.chat.account.profiles import Profiles
 from adapters.chat.posting import PostingPlatform, press
-from adapters.matrix.client import PROFILE, Client, Refused
+from adapters.matrix.client import PROFILE, Client
 from adapters.matrix.incoming import (
     ADMIN,
     NAME,
@@ -48,10 +49,12 @@ ENCRYPTED_FILE = "I can't read an encrypted file; please send it without encrypt
 class MatrixListener(Listener):
     """The connection of one account."""
 
-    def __init__(self, platform: PostingPlatform, client: Client, account: str, *, invites: str) -> None:
-        super().__init__(platform, account)
-        self._client, self._invites, self._rooms = client, invites, Rooms(account, client.address)
-        self._profiles = Profiles(self.app, (NAME, account), upload=client.upload, set_profile=client.set_profile)
+    def __init__(self, platform: PostingPlatform, client: Client, *, invites: str) -> None:
+        super().__init__(platform, client.account)
+        self._client, self._rooms = client, Rooms(client.account, client.address)
+        self._invitations = Invitations(self.app.database, NAME, invites)
+        account = NAME, client.account
+        self._profiles = Profiles(self.app, account, upload=client.upload, set_profile=client.set_profile)
         # By the room that has ended.
         self._joining = defaultdict[str, Lock](Lock)
         self._takers = {
@@ -80,9 +83,9 @@ class MatrixListener(Listener):
         # A time of its own: what the cache has of the process before ends where that one hung up.
         timeout = POLL_MS - randbelow(POLL_MS // 2)
         batch = await self._sync(FILTER, seconds=SYNC_SECONDS, timeout=timeout, since=mark)
-        new = self._rooms.note(batch)
+        new, gap = self._rooms.note(batch), {"from": mark, "to": batch["next_batch"]}
         for room_id, joined in part(batch, "rooms", "join").items():
-            work = self._take_room(self._rooms[room_id], joined, mark, is_new=room_id in new)
+            work = self._take_room(self._rooms[room_id], joined, gap, is_new=room_id in new)
             await isolated(work, "matrix_room_not_taken", unless=(DatabaseLost, Unavailable), room=room_id)
         self.start(self._take_invites(batch), "invitations")
         for room_id in part(batch, "rooms", "leave"):
@@ -92,36 +95,27 @@ class MatrixListener(Listener):
     async def _sync(self, what: Json, *, seconds: float, **query: Any) -> Json:
         return await self._client.call("GET", ("sync",), seconds=seconds, filter=json.dumps(what), **query)
 
-    async def _take_room(self, room: Room, joined: Json, since: str, *, is_new: bool) -> None:
+    async def _take_room(self, room: Room, joined: Json, gap: Json, *, is_new: bool) -> None:
+        """Take what has happened in a room; where the homeserver leaves some out, the `gap` is read."""
         if is_new and not await self._stays(room):
             return
-        events = to_events(joined, "timeline")
-        is_limited, leaving = part(joined, "timeline").get("limited") is True, [e for e in events if is_leaving(e)]
+        events, is_limited = to_events(joined, "timeline"), part(joined, "timeline").get("limited") is True
+        leaving = sum(map(is_leaving, events))
         if is_limited:
-            pages = self._read_pages(room, since, types=["m.room.member"])
-            leaving = [event async for page in pages for event in page if is_leaving(event)]
+            pages = self._read_pages(room, gap, types=["m.room.member"])
+            leaving = sum([is_leaving(event) async for page in pages for event in page])
         # They could read what was written before: none of this was said between two alone.
-        room.people += len(leaving)
+        room.people += leaving
         if is_limited:
             known = {event.get("event_id") for event in events}
-            to_come = set(known)
-            async for page in self._read_pages(room, since):
-                ids = [event.get("event_id") for event in page]
-                to_come.difference_update(ids)
-                # A room is read by the depth of its events, which each server says of its own: what is known may come
-                # before what is not.
-                is_end = bool(known) and not to_come
-                # Not what has been said since: of that, other rooms may say more in the next batch.
-                end = max(map(ids.index, known.intersection(ids))) if is_end else len(page)
-                await self._take_events(room, [event for event in page[:end] if event.get("event_id") not in known])
-                if is_end:
-                    break
+            async for page in self._read_pages(room, gap):
+                await self._take_events(room, [event for event in page if event.get("event_id") not in known])
         await self._take_events(room, events)
-        room.people -= len(leaving)
+        room.people -= leaving
 
-    async def _read_pages(self, room: Room, mark: str, **what: Any) -> AsyncIterator[list[Json]]:
-        """Yield what has happened in a room since a mark, the oldest first."""
-        query: Json = {"dir": "f", "limit": PAGE, "filter": json.dumps(what), "from": mark}
+    async def _read_pages(self, room: Room, gap: Json, **what: Any) -> AsyncIterator[list[Json]]:
+        """Yield what has happened in a room, the oldest first."""
+        query: Json = {"dir": "f", "limit": PAGE, "filter": json.dumps(what)} | gap
         while query["from"]:
             try:
                 page = await self._client.call("GET", ("rooms", room.id, "messages"), **query)
@@ -132,13 +126,9 @@ class MatrixListener(Listener):
             query["from"] = page.get("end")
 
     async def _take_events(self, room: Room, events: Sequence[Json]) -> None:
-        late = [event for event in events if self.is_missed(to_sent_at(event))]
-        if late:
-            log.info("matrix_events_too_old", room=room.id, events=len(late))
-        for event in events:
-            await self.take(self._take_event(room, event, is_late=event in late), event.get("event_id"))
+        await self.take_all(events, partial(self._take_event, room), to_sent_at=to_sent_at, place=room.id)
 
-    async def _take_event(self, room: Room, event: Json, *, is_late: bool) -> None:
+    async def _take_event(self, room: Room, event: Json, is_late: bool) -> None:
         room.note([event])
         taker = self._takers.get(str(event.get("type")))
         if taker is not None and event["sender"] != self.account and not is_late:
@@ -154,18 +144,21 @@ class MatrixListener(Listener):
         accounts = {str(event["sender"]) for event in own if event.get("type") == "m.room.member"}
         # The inviting server adds to the events what it likes: of two who invite, one is a lie.
         account = accounts.pop() if len(accounts) == 1 else ""
-        is_accepted = bool(account) and await self._is_welcome(account)
+        is_welcome = bool(account) and await self._invitations.welcome(account)
         # Clients invite all to the successor of a room: whether it is one is seen inside.
         old = [room for room in self._rooms.values() if room.get("m.room.tombstone", "replacement_room") == room_id]
-        led = {"reason": old[0].id} if old and not is_accepted else {}
-        await self._client.call("POST", ("rooms", room_id, "join" if is_accepted or led else "leave"), led)
-        if is_accepted and part(own[0], "content").get("is_direct"):
+        if is_welcome or old:
+            await self._join(room_id, None if is_welcome else old[0])
+        else:
+            await self._client.call("POST", ("rooms", room_id, "leave"), {})
+        if is_welcome and part(own[0], "content").get("is_direct"):
             await self._client.note_direct(account, room_id)
-        log.info("matrix_invited", room=room_id, account=account, is_accepted=is_accepted)
+        log.info("matrix_invited", room=room_id, account=account, is_welcome=is_welcome)
 
-    async def _is_welcome(self, account: str) -> bool:
-        server = account.partition(":")[2]
-        return await is_welcome(self.app.database, self._invites, platform=NAME, account=account, server=server)
+    async def _join(self, room_id: str, led_from: Room | None, **query: Any) -> None:
+        """Join a room; that a stranger has led the agent there from another one is noted in it."""
+        note = {} if led_from is None else {"reason": led_from.id}
+        await self._client.call("POST", ("join", room_id), note, **query)
 
     async def _message(self, room: Room, event: Json) -> None:
         content = part(event, "content")
@@ -173,7 +166,7 @@ class MatrixListener(Listener):
         is_edit = relation.get("rel_type") == "m.replace"
         if is_edit:
             # Anybody can send an edit of another's message: it is the author's own, in this room, or none.
-            original = await self._client.find_event(room.id, str(relation.get("event_id"))) or {}
+            original = await self._client.find_event(room.id, str(relation.get("event_id")))
             if original.get("sender") != event["sender"]:
                 return
             content = part(content, "m.new_content") | {"m.relates_to": part(original, "content", "m.relates_to")}
@@ -184,7 +177,7 @@ class MatrixListener(Listener):
             self.intake.remember(message)
             return
         replied_to = None if message.place.is_direct else find_replied_to(event)
-        replied = await self._client.find_event(room.id, replied_to) if replied_to else None
+        replied = await self._client.find_event(room.id, replied_to) if replied_to else {}
         addressing = to_addressing(event, message, self.account, replied=replied)
         refusal = ENCRYPTED_FILE if "file" in content else None
         if is_edit:
@@ -205,9 +198,7 @@ class MatrixListener(Listener):
         await press(self.platform, reaction, str(relation.get("key")))
 
     async def _refuse_room(self, room: Room, event: Json) -> None:
-        name = f"encrypted {room.id}"
-        message = replace(to_incoming(event, room, self._rooms), event_id=name, platform_message_id=name)
-        await self.intake.say(message, ENCRYPTED_ROOM, is_once=True)
+        await self.intake.say(to_incoming(event, room, self._rooms), ENCRYPTED_ROOM, once=f"encrypted {room.id}")
 
     async def _follow(self, room: Room, event: Json) -> None:
         # State: a mere message of this kind can be sent by every member, to lead the agent anywhere.
@@ -223,13 +214,13 @@ class MatrixListener(Listener):
         # One at a time, and the latest alone: each can last as long as another server likes.
         async with self._joining[room.id]:
             if room.get("m.room.tombstone", "replacement_room") == successor:
-                led = {} if await self._is_welcome(account) else {"reason": room.id}
-                await self._client.call("POST", ("join", successor), led, server_name=account.partition(":")[2])
+                led_from = None if await self._invitations.welcome(account) else room
+                await self._join(successor, led_from, server_name=account.partition(":")[2])
 
     async def _stays(self, room: Room) -> bool:
         """Return whether the agent stays in a room; it leaves one that succeeds none, if a stranger has led it there.
 
-        That is noted in the room, for the process that follows one that dies before it has looked.
+        The note of that is for the process that follows one that dies before it has looked.
         """
         is_led = str(room.get("m.room.member", "reason", self.account)) in self._rooms
         is_successor = await self._succeeds(room)
@@ -243,15 +234,15 @@ class MatrixListener(Listener):
 
     async def _succeeds(self, room: Room) -> bool:
         """Return whether a room takes the place of another, as both say; what is set for that is set for it then."""
-        predecessor = part(room.content("m.room.create"), "predecessor")
+        predecessor = part(room.event("m.room.create"), "content", "predecessor")
         old = self._rooms.get(str(predecessor.get("room_id")))
         if old is None or old.get("m.room.tombstone", "replacement_room") != room.id:
             return False
         # A room's levels may let others end it; what its admins may do goes by their will alone to those of another.
-        if old.level_of(old.sender_of("m.room.tombstone")) < ADMIN:
+        if old.level_of(old.event("m.room.tombstone").get("sender")) < ADMIN:
             return False
         # Rooms of the latest versions don't name the event.
-        if predecessor.get("event_id") not in (None, old.state["m.room.tombstone", ""].get("event_id")):
+        if predecessor.get("event_id") not in (None, old.event("m.room.tombstone").get("event_id")):
             return False
         async with self.app.database.statement() as session:
             await session.execute(statements.follow_room, {"old": old.id, "new": room.id})

@@ -5,16 +5,16 @@ import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from mimetypes import guess_type
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from adapters.api_client import File, Json
-from adapters.base import Finding
+from adapters.base import Finding, Refused
 from adapters.chat.parts import Post, Upload, to_html
 from adapters.chat.posting import Limits, PostingPlatform
-from adapters.matrix.client import Client, Refused
+from adapters.matrix.client import Client
 from adapters.matrix.incoming import CREDENTIAL, DOWNLOAD, NAME
+from adapters.matrix.listening import MatrixListener
 from adapters.matrix.settings import MatrixSettings
-from shared.errors import Undeliverable
 from shared.messages import Place
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ ACCOUNT = re.compile(r"@[\w.=/+-]+:[\w.:-]*\w")
 class MatrixPlatform(PostingPlatform):
     """One account of a homeserver."""
 
-    name = NAME
-    limits = LIMITS
+    name, limits = NAME, LIMITS
+    account_mention, place_mention = "{whole}", "https://matrix.to/#/{place.channel}"
+    reasons: ClassVar[Mapping[str | int, str]] = {"M_FORBIDDEN": "I may not write there"}
     settings: MatrixSettings
 
     def __init__(self, settings: MatrixSettings) -> None:
         super().__init__(settings)
-        token = settings.token.get_secret_value() if settings.token else ""
-        self.client = Client(settings.homeserver or "", token)
+        self.client = Client(settings)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -49,13 +49,8 @@ class MatrixPlatform(PostingPlatform):
 
     async def receive(self) -> None:
         """Listen until the connection or the lease is lost."""
-        # Imported here because a worker does not listen.
-        from adapters.matrix.listening import MatrixListener
-
-        me = await self.client.find_me()
-        if self.settings.user not in (None, me):
-            raise Undeliverable(f"MATRIX_TOKEN is that of {me}, and MATRIX_USER names {self.settings.user}.")
-        await MatrixListener(self, self.client, me, invites=self.settings.invites).run()
+        await self.client.check_account()
+        await MatrixListener(self, self.client, invites=self.settings.invites).run()
 
     async def post(self, place: Place, post: Post) -> str:
         """Post a message; the homeserver makes one event of a key."""
@@ -75,25 +70,19 @@ class MatrixPlatform(PostingPlatform):
 
     async def list_posted(self, place: Place) -> Mapping[str, str]:
         """Return the account's messages by key: a transaction id is forgotten after some time, or with the token."""
-        me = await self.client.find_me()
         page = await self.client.call("GET", ("rooms", place.channel, "messages"), dir="b", limit=MOST_LISTED)
-        own = [event for event in page.get("chunk") or () if event.get("sender") == me and event.get("content")]
+        own = [event for event in page.get("chunk") or () if event.get("sender") == self.client.account]
+        own = [event["content"] | {"id": event["event_id"]} for event in own if event.get("content")]
         # The edit of a message has a key as well.
-        own = [event for event in own if KEY in event["content"] and "m.new_content" not in event["content"]]
-        return {str(event["content"][KEY]): str(event["event_id"]) for event in own}
+        return {str(post[KEY]): str(post["id"]) for post in own if KEY in post and "m.new_content" not in post}
 
     async def upload(self, place: Place, upload: Upload, post: Post) -> None:
         """Post a file, an image as one."""
         kind = guess_type(upload.filename)[0] or "application/octet-stream"
         url = await self.client.upload(File(upload.content, kind), filename=upload.filename, check=post.check)
-        content: Json = {
-            "msgtype": "m.image" if kind in IMAGES else "m.file",
-            "url": url,
-            KEY: post.key,
-            "m.mentions": {},
-        }
-        content |= {"info": {"mimetype": kind, "size": len(upload.content)}, "filename": upload.filename}
-        content |= {"body": upload.filename} | to_relation(place, post.reply_to)
+        content: Json = {"msgtype": "m.image" if kind in IMAGES else "m.file", "body": upload.filename, "url": url}
+        content |= {"filename": upload.filename, "info": {"mimetype": kind, "size": len(upload.content)}}
+        content |= {"m.mentions": {}, KEY: post.key} | to_relation(place, post.reply_to)
         await self.client.send(place.channel, content, post.key, check=post.check)
 
     async def react(self, place: Place, message_id: str, emoji: str) -> None:
@@ -104,58 +93,42 @@ class MatrixPlatform(PostingPlatform):
 
     async def type(self, place: Place) -> None:
         """Show that the agent is writing."""
-        path = ("rooms", place.channel, "typing", await self.client.find_me())
+        path = ("rooms", place.channel, "typing", self.client.account)
         await self.client.call("PUT", path, {"typing": True, "timeout": TYPING_MS})
 
     async def open_direct(self, account: str, server: str | None = None) -> str:
         """Return the direct room with a person, made if there is none."""
-        me = await self.client.find_me()
+        me = self.client.account
         for room in (await self.client.list_directs()).get(account) or ():
             with suppress(Refused):
                 members = (await self.client.call("GET", ("rooms", room, "members")))["chunk"]
                 # Whoever is invited reads it later. A stranger may have invited this person to a room of theirs.
                 inside = [event for event in members if event["content"]["membership"] in ("join", "invite")]
-                ours = [event for event in inside if event["content"]["membership"] == "join" or event["sender"] == me]
-                if len(inside) == 2 and {event["state_key"] for event in ours} == {me, account}:
+                is_ours = all(event["content"]["membership"] == "join" or event["sender"] == me for event in inside)
+                if is_ours and sorted(event["state_key"] for event in inside) == sorted((me, account)):
                     return str(room)
         options = {"preset": "trusted_private_chat", "is_direct": True, "invite": [account]}
         room = str((await self.client.call("POST", ("createRoom",), options))["room_id"])
         await self.client.note_direct(account, room)
         return room
 
-    def mention(self, account: str) -> str:
-        """Return the account."""
-        return account
-
-    def mention_place(self, place: Place) -> str:
-        """Return a link that clients show as the room."""
-        return f"https://matrix.to/#/{place.channel}"
-
-    def find_reason(self, error: Undeliverable) -> str | None:
-        """Return why the account can't write in a room."""
-        is_forbidden = isinstance(error, Refused) and error.errcode == "M_FORBIDDEN"
-        return "I may not write there" if is_forbidden else None
-
     async def find_headers(self, url: str, credential: str) -> Mapping[str, str]:
         """Return the token for a file of the agent's own homeserver."""
         is_own = credential == CREDENTIAL and url.startswith(f"{self.client.address}{DOWNLOAD}")
-        return {"Authorization": f"Bearer {self.client.token}"} if is_own else {}
+        return self.client.headers if is_own else {}
 
     async def examine(self, settings: "Settings") -> AsyncGenerator[Finding]:  # all is asked of the homeserver
         """Yield what `parley doctor` reports: the account, its rooms, which of them are encrypted."""
-        try:
-            me = await self.client.find_me()
-            is_meant = self.settings.user in (None, me)
-            yield Finding("ok" if is_meant else "fail", f"the token is {me}'s, at {self.client.address}")
-            rooms = (await self.client.call("GET", ("joined_rooms",)))["joined_rooms"]
-            hint = "" if rooms else f"; invite {me} to one (MATRIX_INVITES={self.settings.invites})"
-            yield Finding("ok" if rooms else "warn", f"rooms: {len(rooms)}{hint}")
-            for room in rooms:
-                with suppress(Refused):
-                    await self.client.call("GET", ("rooms", room, "state", "m.room.encryption"))
-                    yield Finding("warn", f"{room} is encrypted: nothing is answered there")
-        finally:
-            await self.client.aclose()
+        client = self.client
+        await client.check_account()
+        yield Finding("ok", f"the token is {client.account}'s, at {client.address}")
+        rooms = (await client.call("GET", ("joined_rooms",)))["joined_rooms"]
+        hint = "" if rooms else f"; invite {client.account} to one (MATRIX_INVITES={self.settings.invites})"
+        yield Finding("ok" if rooms else "warn", f"rooms: {len(rooms)}{hint}")
+        for room in rooms:
+            with suppress(Refused):
+                await client.call("GET", ("rooms", room, "state", "m.room.encryption"))
+                yield Finding("warn", f"{room} is encrypted: nothing is answered there")
 
 
 def to_content(post: Post) -> Json:

@@ -18,6 +18,7 @@ from adapters.slack.transport.limits import MOST_OBJECTS
 from adapters.slack.transport.socket import AppTokenRefused
 from shared.clock import SystemClock
 from shared.errors import Unavailable
+from shared.settings import Settings
 
 AGAIN = (
     "put the manifest of `parley slack manifest` into the app's page and install the app again; an app with the older"
@@ -32,15 +33,15 @@ WRONG_TOKEN = frozenset({"invalid_auth", "not_authed", "account_inactive", "toke
 WRONG_KIND = "not_allowed_token_type"
 
 
-async def examine(settings: SlackSettings, public_url: str | None) -> AsyncGenerator[Finding]:
+async def examine(settings: SlackSettings, program: Settings) -> AsyncGenerator[Finding]:
     """Yield the findings about everything that Slack and the settings say about the app."""
     async with aclosing(Clients(settings, SystemClock())) as clients:
         if settings.bot_token is not None:
             async for finding in _look_at_bot_token(clients, settings.bot_token):
                 yield finding
-        yield await _look_at_connection(clients, settings, public_url)
+        yield await _look_at_connection(clients, settings, program.public_url)
         if settings.client_id is not None:
-            yield _look_at_installing(settings, public_url)
+            yield _look_at_installing(settings, program.public_url)
         yield Finding("ok", f"events: {UNSEEN}")
 
 

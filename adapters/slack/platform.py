@@ -2,13 +2,13 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from slack_bolt.request.async_request import AsyncBoltRequest
 
-from adapters.base import STORE_SECONDS, BotAccount, DirectPlatform, Finding, Running
+from adapters.base import STORE_SECONDS, BotAccount, DirectPlatform, Running
 from adapters.chat.buttons import buttons_below
 from adapters.chat.checkpoint import Checkpoint, accept_missed, attend, to_mark
 from adapters.chat.live import LIVE_AFTER
@@ -32,7 +32,7 @@ from adapters.slack.transport.clients import Clients
 from adapters.slack.transport.places import Places
 from adapters.slack.transport.socket import open_socket
 from shared.db.database import retry_on_lost_db
-from shared.errors import ConfigurationError, Unavailable, Undeliverable
+from shared.errors import ConfigurationError, Unavailable
 from shared.messages import Place
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from agent.app import App
     from agent.live.announcer import LiveTurn
     from agent.queue.outbox import Reply
-    from shared.settings import Settings
 
 NO_TRANSPORT = (
     "SLACK_APP_TOKEN (Socket Mode) or SLACK_SIGNING_SECRET (HTTP) is not set; docs/slack.md says where to get one."
@@ -52,23 +51,21 @@ NO_TRANSPORT = (
 OWN_HOST = re.compile(r"https://([a-z0-9-]+\.)*slack\.com/")
 
 
-REASONS = {
-    "channel_not_found": "I can't see that channel; somebody in it can invite me",
-    "not_in_channel": "I am not in that channel; somebody in it can invite me",
-    "is_archived": "that channel is archived",
-    "restricted_action": "only some people may write there",
-    "restricted_action_read_only_channel": "only some people may write there",
-    "restricted_action_thread_only_channel": "only some people may write there",
-    "restricted_action_non_threadable_channel": "I may not write there",
-    "restricted_action_thread_locked": "that thread is locked",
-}
-
-
 class SlackPlatform(DirectPlatform):
     """Slack with one token, or with the tokens of all workspaces that have installed the app."""
 
     name = PLATFORM
     settings: SlackSettings
+    reasons: ClassVar[Mapping[str | int, str]] = {
+        "channel_not_found": "I can't see that channel; somebody in it can invite me",
+        "not_in_channel": "I am not in that channel; somebody in it can invite me",
+        "is_archived": "that channel is archived",
+        "restricted_action": "only some people may write there",
+        "restricted_action_read_only_channel": "only some people may write there",
+        "restricted_action_thread_only_channel": "only some people may write there",
+        "restricted_action_non_threadable_channel": "I may not write there",
+        "restricted_action_thread_locked": "that thread is locked",
+    }
     reports_connection = has_directs_of_servers = True
 
     def __init__(self, settings: SlackSettings, read_seconds: float = READ_SECONDS) -> None:
@@ -210,10 +207,6 @@ class SlackPlatform(DirectPlatform):
         """Post a sentence."""
         await (await self.clients.get(place.server)).call("chat.postMessage", channel=place.channel, text=text)
 
-    def find_reason(self, error: Undeliverable) -> str | None:
-        """Return why nothing can be posted in a channel."""
-        return REASONS.get(error.slack_code) if isinstance(error, Refused) else None
-
     async def _end_status(self, web: Web, reply: "Reply") -> None:
         had_status = reply.turn_id in self._live_messages.processing
         self._live_messages.processing.discard(reply.turn_id)
@@ -242,13 +235,6 @@ class SlackPlatform(DirectPlatform):
         if web is None or not (OWN_HOST.match(url) or self.app.files.http.is_platform(url)):
             return {}
         return {"authorization": f"Bearer {web.token.secret.get_secret_value()}"}
-
-    async def examine(self, settings: "Settings") -> AsyncGenerator[Finding]:
-        """Yield the findings for `parley doctor`: tokens, scopes, request URLs."""
-        from adapters.slack.doctor import examine
-
-        async for finding in examine(self.settings, settings.public_url):
-            yield finding
 
     def _open_bolt(self) -> "tuple[AsyncApp, Events]":
         if self._bolt is None:

@@ -1,6 +1,5 @@
 """The settings of Slack, read from `SLACK_BOT_TOKEN` and so on."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,6 +13,7 @@ class SlackSettings(PlatformSettings):
     """The settings of one workspace (bot token), of many (client id), or both; `api_base` is for a proxy or a test."""
 
     has_open_threads: ClassVar[bool] = True
+    origin_fields: ClassVar[tuple[str, ...]] = ("api_base",)
 
     bot_token: SecretStr | None = None
     """The bot's token."""
@@ -38,8 +38,3 @@ class SlackSettings(PlatformSettings):
     def serves_http(self) -> bool:
         """Return whether Slack sends requests, or people install the app, through the web adapter."""
         return self.signing_secret is not None or self.client_id is not None
-
-    @property
-    def origins(self) -> Mapping[str, str]:
-        """Return the origins from which files may be fetched."""
-        return {"SLACK_API_BASE": self.api_base} if self.api_base else {}

@@ -1,4 +1,4 @@
-"""Both platforms answer 503 for 90 seconds: every answer arrives once, and in the order of its place."""
+"""Platforms are away for 90 seconds: every answer arrives once, and in the order of its place."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -10,12 +10,16 @@ import pytest
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.adapters.discord.conftest import make_scene as make_discord
+from tests.adapters.matrix.conftest import made_scene as make_matrix
 from tests.adapters.slack.conftest import make_scene as make_slack
 from tests.bench.children import running_child
 from tests.standins.discord import DiscordStandIn, Fault
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import SlackStandIn
 from tests.support.chat_scene import COMMAND, child_environment
+from tests.support.homeserver_proxy import SENDING
+from tests.support.homeserver_proxy import Fault as HomeserverFault
+from tests.support.shared import Shared
 
 pytestmark = pytest.mark.soak
 QUESTIONS, AWAY_SECONDS = 6, 90.0
@@ -58,3 +62,32 @@ async def test_every_answer_of_ninety_seconds_without_discord_and_slack_arrives_
             assert heard == sorted(heard)
             assert len(set(heard)) == QUESTIONS
         assert len(office.ann.written(office.general)) == QUESTIONS
+
+
+async def test_ninety_seconds_without_a_homeserver_lose_nothing_that_was_asked_before_or_meanwhile(
+    settings: Settings, shared: Shared, address: Address, model: OpenAIStub
+) -> None:
+    model.play(lambda _body, number: Answer(f"Answer {number:03}."))
+    settings = settings.model_copy(update={"default_guest_token_budget": 1_000_000_000})
+    async with make_matrix(shared, settings) as scene, scene.opened(address, model):
+        ann, agent, direct = scene.ann, scene.agent.id, scene.direct
+        scene.proxy.faults.append(HomeserverFault("PUT", SENDING, 503, times=1_000_000))
+        await ann.says(direct, "asked before")
+        await scene.until_value(1, ANSWERED)
+        scene.proxy.faults.clear()
+        scene.proxy.go_away()
+        for number in range(QUESTIONS):
+            await ann.says(direct, f"meanwhile {number}")
+        await asyncio.sleep(AWAY_SECONDS)
+        assert await scene.value(OPEN) == 1
+        scene.proxy.is_away = False
+
+        await scene.until_value(QUESTIONS + 1, ANSWERED)
+        await scene.until_value(0, OPEN)
+        await ann.sees(lambda: len(ann.texts(agent, direct)) >= 2)
+        heard = ann.texts(agent, direct)
+        assert heard == sorted(set(heard))
+        assert [row.content for row in await scene.sql("SELECT content FROM inbox ORDER BY id")] == [
+            "asked before",
+            *(f"meanwhile {number}" for number in range(QUESTIONS)),
+        ]

@@ -64,7 +64,7 @@ class HomeserverProxy(ChatStandIn):
         self._given: defaultdict[str, set[str]] = defaultdict(set)
         self._repeats: list[Json] = []
         self._invitations: dict[str, Json] = {}
-        # What was said in a room while nobody listened: of it, no timeline has more than the end.
+        # What was said in a room up to now, while nobody listened: of it, no timeline has more than the end.
         self.missed: list[Json] = []
         self._transactions = ""
         self._connections: set[asyncio.Transport] = set()

@@ -6,14 +6,19 @@ from shared.db.statements import load_statements
 statements = load_statements(__file__)
 
 
-async def is_welcome(database: Database, rule: str, *, platform: str, account: str, server: str) -> bool:
-    """Return whether this account, which is of this server, may lead the agent to a place.
+class Invitations:
+    """Who may lead the agent to a place: by `rule`, `admins`, `all`, or accounts and `*` with how accounts end."""
 
-    `rule`: `admins`, `all`, or accounts and `*:server`, separated by commas.
-    """
-    names = {name.strip() for name in rule.split(",")}
-    if not names.isdisjoint({"all", account, f"*:{server}"}):
-        return True
-    async with database.statement() as session:
-        parameters = {"platform": platform, "account": account}
-        return "admins" in names and bool((await session.execute(statements.is_admin, parameters)).scalar_one())
+    def __init__(self, database: Database, platform: str, rule: str) -> None:
+        self._database, self._platform = database, platform
+        self._names = {name.strip() for name in rule.split(",")}
+
+    async def welcome(self, account: str) -> bool:
+        """Return whether this account may."""
+        ends = tuple(name.removeprefix("*") for name in self._names if name.startswith("*"))
+        if not self._names.isdisjoint({"all", account}) or account.endswith(ends):
+            return True
+        async with self._database.statement() as session:
+            parameters = {"platform": self._platform, "account": account}
+            is_admin = bool((await session.execute(statements.is_admin, parameters)).scalar_one())
+        return "admins" in self._names and is_admin

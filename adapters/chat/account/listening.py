@@ -1,19 +1,23 @@
 """Listening to one account: one process does, in batches from the platform's mark on, and another one follows it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from adapters.api_client import Json
 from adapters.base import Running, isolated
 from adapters.chat.checkpoint import Lease, oldest_missed
 from adapters.chat.intake import Intake
 from shared.db.database import DatabaseLost
+from shared.log import get_logger
 
 if TYPE_CHECKING:
     from adapters.chat.posting import PostingPlatform
 
 CLOSE_SECONDS = 5.0
+
+log = get_logger()
 
 
 class Listener(ABC):
@@ -39,16 +43,26 @@ class Listener(ABC):
     async def read(self, mark: str) -> str:
         """Take what has happened since this mark, and return the mark after it."""
 
-    async def take(self, work: Awaitable[None], event_id: object) -> None:
-        """Take one event of many; whatever it holds, the others are taken.
+    async def take_all(
+        self,
+        events: Sequence[Json],
+        take: Callable[[Json, bool], Awaitable[None]],
+        *,
+        to_sent_at: Callable[[Json], datetime],
+        place: str,
+    ) -> None:
+        """Take events by `take(event, is_late)`, one after the other; whatever one holds, the others are taken.
 
-        Where the database is lost, the mark stays, and the next connection reads the event again.
+        Late is what is so old that nobody waits for an answer. Where the database is lost, the mark stays, and the next
+        connection reads the events again.
         """
-        await isolated(work, "event_not_taken", unless=(DatabaseLost,), platform=self.platform.name, event_id=event_id)
-
-    def is_missed(self, sent_at: datetime) -> bool:
-        """Return whether an event is so old that nobody waits for an answer."""
-        return sent_at < oldest_missed(self.app)
+        oldest, names = oldest_missed(self.app), {"platform": self.platform.name, "place": place}
+        late = [to_sent_at(event) < oldest for event in events]
+        if any(late):
+            log.info("events_too_old", events=sum(late), **names)
+        for event, is_late in zip(events, late, strict=True):
+            work, event_id = take(event, is_late), event.get("event_id")
+            await isolated(work, "event_not_taken", unless=(DatabaseLost,), event_id=event_id, **names)
 
     def start(self, work: Awaitable[object], what: str, place: str = "") -> None:
         """Do something beside; a shutdown does not wait for it."""

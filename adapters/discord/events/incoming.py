@@ -3,20 +3,15 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from mimetypes import MimeTypes
 
 import discord
 
 from adapters.chat.addressing import Addressing
-from adapters.chat.intake import Card, quote, render_cards, to_poll
+from adapters.chat.intake import Card, quote, render_cards, to_context, to_file, to_poll
 from shared.messages import Attachment, IncomingMessage, Place, PlatformContext, QuotedMessage, Sender
-from shared.text import clean, cut, to_plain_name
+from shared.text import clean, to_plain_name
 
 PLATFORM = "discord"
-TOPIC_CHARS = 300
-MOST_ROLES = 20
-# The library's list of types is the same on every machine.
-TYPES = MimeTypes()
 WRITTEN_BY_PEOPLE = (discord.MessageType.default, discord.MessageType.reply)
 USER, ROLE, CHANNEL, EMOJI = (
     re.compile(pattern) for pattern in (r"<@!?(\d+)>", r"<@&(\d+)>", r"<#(\d+)>", r"<a?:(\w+):\d+>")
@@ -146,13 +141,6 @@ def to_attachment(attachment: discord.Attachment) -> Attachment:
     return replace(file, voice_seconds=attachment.duration) if attachment.is_voice_message() else file
 
 
-def to_file(filename: str, content_type: str | None, size: int, url: str) -> Attachment:
-    """Return a file; a missing type is guessed from its name."""
-    # Parameters of the type, as in "text/plain; charset=utf-8", are cut off.
-    kind = (content_type or "").partition(";")[0].strip() or TYPES.guess_type(filename, strict=False)[0]
-    return Attachment(filename, kind or "application/octet-stream", size, url=url)
-
-
 def to_platform_context(
     author: discord.User | discord.Member,
     channel: object,
@@ -165,15 +153,14 @@ def to_platform_context(
     roles = [role for role in author.roles if not role.is_default()] if isinstance(author, discord.Member) else None
     thread = channel if isinstance(channel, discord.Thread) else None
     parent = thread.parent if thread is not None else channel
-    topic = getattr(parent, "topic", None)
-    return PlatformContext(
-        roles=tuple(clean(role.name) for role in reversed(roles or ()))[:MOST_ROLES],
-        role_ids=None if roles is None else tuple(str(role.id) for role in roles),
-        server_name=clean(guild.name),
+    return to_context(
+        [role.name for role in reversed(roles or ())],
+        None if roles is None else [str(role.id) for role in roles],
+        earlier=earlier,
+        server_name=guild.name,
         channel_name=getattr(parent, "name", None),
-        topic=cut(topic, TOPIC_CHARS) if topic else None,
-        thread_title=thread.name if thread is not None else None,
-        earlier=tuple(earlier),
+        topic=getattr(parent, "topic", None),
+        thread_title=thread and thread.name,
     )
 
 

@@ -11,11 +11,11 @@ from discord.enums import InteractionType
 from adapters.chat.buttons import find_button
 from adapters.chat.clicks import accept_click
 from adapters.chat.forms import find_form_id
+from adapters.chat.intake import to_file
 from adapters.chat.undelivered import keep
 from adapters.discord.events.incoming import (
     PLATFORM,
     from_interaction,
-    to_file,
     to_interaction_place,
     to_quoted_message,
     to_sender,
@@ -163,7 +163,7 @@ class Interactions:
             for index, (body, files) in enumerate(others, start=1):
                 await writer.write(body, f"command-{index}", files)
         except Refused as error:
-            if error.number not in {*GONE, UNKNOWN_INTERACTION}:
+            if error.platform_code not in {*GONE, UNKNOWN_INTERACTION}:
                 raise
             await keep(self._app, place, asker=str(interaction.user.id), reply=reply, message_id=None, error=error)
         except Unavailable as error:

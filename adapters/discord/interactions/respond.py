@@ -113,7 +113,7 @@ class Acknowledger:
                 await self._rest.call("POST", path, {"type": kind, "data": body}, manner=manner, **ids)
             except Refused as error:
                 # An earlier try was taken, and only its confirmation was lost.
-                if tries == 1 or error.number != ALREADY_ACKNOWLEDGED:
+                if tries == 1 or error.platform_code != ALREADY_ACKNOWLEDGED:
                     raise
 
         await insist(respond, RESPOND_SECONDS)

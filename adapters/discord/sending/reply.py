@@ -73,7 +73,7 @@ class Sender:
         try:
             await self.rest.call("DELETE", path, channel_id=channel, message_id=live)
         except Refused as error:
-            if error.number not in GONE:
+            if error.platform_code not in GONE:
                 raise
 
     async def post(self, reply: "Reply", nonce: str) -> str:
@@ -102,16 +102,16 @@ class Sender:
                 return ids[-1]
             except Refused as error:
                 refusal = error
-            if refusal.number in GONE and isinstance(writer, ResponseWriter):
+            if refusal.platform_code in GONE and isinstance(writer, ResponseWriter):
                 # The response to a command can be edited for 15 minutes; afterwards an ordinary message is posted.
                 place, asker = reply.place, reply.delivery.asker
                 if writer.is_private and not place.is_direct and asker is not None:
                     place = Place(place.platform, None, await self.rest.open_direct(asker))
                 writer = ChannelWriter(self.rest, place, None, manner=manner)
                 continue
-            if not uploads or refusal.number not in {TOO_LARGE, MISSING_PERMISSIONS}:
+            if not uploads or refusal.platform_code not in {TOO_LARGE, MISSING_PERMISSIONS}:
                 raise refusal
-            is_too_large = refusal.number == TOO_LARGE
+            is_too_large = refusal.platform_code == TOO_LARGE
             max_bytes = limits.note_refusal(reply.place.server, max_bytes) if is_too_large else 0
 
 
@@ -144,7 +144,7 @@ async def _write_one(writer: "MessageWriter", body: Json, files: Sequence[Upload
         try:
             return str((await writer.change(live, body, files))["id"])
         except Refused as error:
-            if error.number not in GONE:
+            if error.platform_code not in GONE:
                 raise
             # The live message was deleted; Discord still knows its nonce.
             nonce += "-again"
@@ -199,7 +199,7 @@ class ChannelWriter:
         try:
             message = await self._call("POST", path, body=body, files=files)
         except Refused as error:
-            if error.number != CANNOT_READ_HISTORY:
+            if error.platform_code != CANNOT_READ_HISTORY:
                 raise
             # Without the permission to read the history a message can't be a reply.
             del body["message_reference"]

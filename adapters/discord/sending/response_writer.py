@@ -95,7 +95,7 @@ class ResponseWriter:
             try:
                 return cast("Json", await self._rest.call(method, path, body, files=files, manner=manner, **ids))
             except Refused as error:
-                if error.number not in GONE or wait is None:
+                if error.platform_code not in GONE or wait is None:
                     raise
                 await asyncio.sleep(wait)
         raise AssertionError("the last try returns or raises")

@@ -18,6 +18,7 @@ from discord.http import HTTPClient, Route
 from sqlalchemy import TextClause
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
+from adapters import base
 from adapters.base import BotAccount
 from adapters.chat.parts import Upload
 from adapters.discord.transport.library import open_http
@@ -163,12 +164,8 @@ class RateLimiter:
             log.warning("discord_invalid_requests", count=self._invalid, status=params.response.status)
 
 
-class Refused(Undeliverable):
+class Refused(base.Refused):
     """Discord refuses this: {reason}."""
-
-    def __init__(self, number: int, reason: str) -> None:
-        self.number, self.reason = number, reason
-        super().__init__(reason=reason)
 
 
 class TokenRefused(Undeliverable):

@@ -13,14 +13,13 @@ from cachetools import FIFOCache
 from slack_bolt.async_app import AsyncApp
 
 from adapters.base import STORE_SECONDS, Running
-from adapters.chat.intake import Edits
+from adapters.chat.intake import Edits, to_context
 from adapters.slack.events.agent_view import AgentView, set_title
 from adapters.slack.events.commands import answer_command
 from adapters.slack.events.directory import Directory
 from adapters.slack.events.groups import Groups
 from adapters.slack.events.incoming import (
     PLATFORM,
-    TOPIC_CHARS,
     is_in_direct,
     is_written_by_a_person,
     is_written_by_an_app,
@@ -40,8 +39,8 @@ from adapters.slack.transport.api import Json, Web
 from adapters.slack.transport.clients import Clients
 from shared.db.database import retry_on_lost_db
 from shared.errors import EventIdInUse
-from shared.messages import Place, PlatformContext
-from shared.text import clean, cut, to_command_line
+from shared.messages import Place
+from shared.text import to_command_line
 
 if TYPE_CHECKING:
     from agent.app import App
@@ -170,20 +169,16 @@ class Events:
             earlier = await self._listening.list_earlier(event, web)
         else:
             earlier = await self._listening.list_unanswered(event, web)
-        names = await self.directory.list_names(web, list_people([event]))
+        people = await self.directory.list_names(web, list_people([event]))
         groups = await self.groups.find(web.token.team_id, str(event["user"]), home=to_team(event, web.token))
         role_ids, roles = (None, ()) if groups is None else groups
-        context = PlatformContext(roles=tuple(map(clean, roles)), role_ids=role_ids, earlier=tuple(earlier))
+        names: dict[str, str | None] = {}
         if not place.is_direct:
             channel = await self.directory.find_channel(web, event["channel"])
-            context = replace(
-                context,
-                server_name=clean(web.token.team_name) if web.token.team_name else None,
-                channel_name=clean(channel.name) if channel.name else None,
-                topic=cut(clean(channel.topic), TOPIC_CHARS) if channel.topic else None,
-            )
+            names = {"server_name": web.token.team_name, "channel_name": channel.name, "topic": channel.topic}
+        context = to_context(roles, role_ids, earlier=earlier, **names)
         event = await self.directory.with_files(web, event)
-        message = to_incoming(event, web.token, names, platform_context=context)
+        message = to_incoming(event, web.token, people, platform_context=context)
         message = replace(message, sent_at=sent_at or message.sent_at)
         if "/" in message.content and await answer_command(self._app, web, message):
             return True

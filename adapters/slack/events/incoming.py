@@ -8,14 +8,13 @@ from datetime import UTC, datetime
 from functools import partial
 
 from adapters.chat.addressing import Addressing
-from adapters.chat.intake import quote, render_cards
+from adapters.chat.intake import quote, render_cards, to_file
 from adapters.slack.events.cards import is_shared, read_cards
 from adapters.slack.transport.api import Json, Token
 from shared.messages import Attachment, Author, IncomingMessage, Place, PlatformContext, QuotedMessage, Sender
 from shared.text import clean, to_plain_name
 
 PLATFORM = "slack"
-TOPIC_CHARS = 300
 WRITTEN_BY_PEOPLE = frozenset({None, "file_share", "thread_broadcast", "me_message"})
 # `<@U1>`, `<#C1|general>`, `<!here>`, `<https://x|label>`: Slack escapes every other `<` of a text.
 SPECIAL = re.compile(r"<([^<>]*)>")
@@ -154,15 +153,10 @@ def to_attachments(event: Json, token: Token) -> tuple[Attachment, ...]:
 
 def to_attachment(file: Json, token: Token) -> Attachment:
     """Return one file."""
-    size = file.get("size")
-    return Attachment(
-        str(file.get("name") or file.get("title") or file.get("id") or "file"),
-        str(file.get("mimetype") or "application/octet-stream"),
-        # Slack does not know the size of files that are kept elsewhere.
-        size if isinstance(size, int) and size > 0 else None,
-        url=file.get("url_private_download") or file.get("url_private"),
-        credential=f"{PLATFORM}:{token.team_id}",
-    )
+    name, url = file.get("name") or file.get("title") or file.get("id"), file.get("url_private")
+    # Slack does not know the size of files that are kept elsewhere.
+    address = {"url": file.get("url_private_download") or url, "credential": f"{PLATFORM}:{token.team_id}"}
+    return to_file(name, file.get("mimetype"), file.get("size"), **address)
 
 
 def to_quoted_message(event: Json, token: Token, names: Mapping[str, str]) -> QuotedMessage:

@@ -111,7 +111,7 @@ class Responses:
         dies during this call, the reply may be posted twice.
         """
         url = find_url(reply.reply_to)
-        if url is None or error.slack_code not in NOT_A_MEMBER:
+        if url is None or error.platform_code not in NOT_A_MEMBER:
             raise error
         links = links_to(reply.files)
         text = "\n".join([reply.content, *links])

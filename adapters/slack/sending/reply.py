@@ -92,7 +92,7 @@ async def send(
     try:
         last = await writer.write(await draft.render())
     except Refused as error:
-        if error.slack_code not in TOO_LONG:
+        if error.platform_code not in TOO_LONG:
             raise
         last = await writer.write(await draft.render(is_short=True))
     if writer.has_ended_session:
@@ -163,7 +163,7 @@ class _MessageWriter:
         try:
             message = await self._call("chat.postMessage", **where, **quiet, **body)
         except Refused as error:
-            if error.slack_code not in NO_BLOCKS:
+            if error.platform_code not in NO_BLOCKS:
                 raise
             log.warning("slack_blocks_refused", reply=self._draft.reply.id, cause=str(error))
             plain = {"text": to_notice(rendered.parts[index], WHOLE_LIMIT), "metadata": body["metadata"]}
@@ -181,10 +181,10 @@ class _MessageWriter:
                 await asyncio.sleep(max(0.0, wait))
             return await self._change(ts, body)
         except Refused as error:
-            if error.slack_code in TOO_LONG:
+            if error.platform_code in TOO_LONG:
                 raise
             log.info("slack_live_message_replaced", reply=self._draft.reply.id, cause=str(error))
-            if error.slack_code not in GONE:
+            if error.platform_code not in GONE:
                 await remove(self._web, self._place.channel, ts)
             return None
 
@@ -224,7 +224,7 @@ class _MessageWriter:
         try:
             await self._call("chat.update", **where, **body)
         except Refused as error:
-            if error.slack_code != STREAMS_STILL:
+            if error.platform_code != STREAMS_STILL:
                 raise
             # The process that streamed it has died.
             await stop_stream(self._web, self._place.channel, ts)

@@ -48,7 +48,7 @@ async def set_processing(web: Web, place: Place, question: str) -> None:
         except Unavailable:
             return
         except Refused as error:
-            web.is_agent = error.slack_code not in NO_AGENT
+            web.is_agent = error.platform_code not in NO_AGENT
     await web.find("assistant.threads.setStatus", status=STATUS, **where)
 
 

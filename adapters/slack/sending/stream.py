@@ -28,7 +28,7 @@ async def stop_stream(web: Web, channel: str, ts: str, **last: Any) -> bool:
     try:
         await web.call("chat.stopStream", channel=channel, ts=ts, **last)
     except Refused as error:
-        if error.slack_code not in NOT_STREAMING:
+        if error.platform_code not in NOT_STREAMING:
             raise
         return False
     return True
@@ -104,7 +104,7 @@ class Stream:
             self._ts = await self._live_messages.post(self._web, self._turn, posting)
         except Refused as error:
             log.info("slack_stream_refused", turn=self._turn.turn_id, cause=str(error))
-            if error.slack_code in NO_STREAMS:
+            if error.platform_code in NO_STREAMS:
                 self._web.can_stream = False
             return False
         except RateLimited:

@@ -9,6 +9,7 @@ from pydantic import SecretStr
 from slack_sdk.errors import SlackApiError, SlackRequestError
 from slack_sdk.web.async_client import AsyncWebClient
 
+from adapters import base
 from adapters.slack.transport.limits import (
     HISTORY_METHODS,
     LONG_WAIT,
@@ -17,7 +18,7 @@ from adapters.slack.transport.limits import (
     Passage,
     RateLimited,
 )
-from shared.errors import Unavailable, Undeliverable
+from shared.errors import Unavailable
 from shared.log import get_logger
 
 __all__ = ["Json", "MethodLimits", "RateLimited", "Refused", "Token", "TokenRefused", "Web"]
@@ -62,13 +63,8 @@ class Token:
     is_home: bool = False
 
 
-class Refused(Undeliverable):
+class Refused(base.Refused):
     """Slack refuses this: {reason}."""
-
-    def __init__(self, code: str, reason: str) -> None:
-        # `slack_code` is Slack's error code, like `not_in_channel`.
-        self.slack_code = code
-        super().__init__(reason=reason)
 
 
 class TokenRefused(Unavailable):

@@ -60,9 +60,7 @@ class Driver(PlatformDriver):
 
     def environment(self) -> dict[str, str]:
         """Return the platform's settings, and a secret: another test's transactions are not this one's."""
-        token = self.scene.agent.token
-        own = {"MATRIX_HOMESERVER": self._standin.base, "MATRIX_TOKEN": token, "MATRIX_INVITES": "all"}
-        return own | {"SECRET_KEY": uuid4().hex}
+        return self.scene.environment() | {"SECRET_KEY": uuid4().hex}
 
     @property
     def server(self) -> str:

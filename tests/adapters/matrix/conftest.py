@@ -72,7 +72,17 @@ class Scene(ChatScene):
 
     @property
     def own(self) -> MatrixSettings:
-        return MatrixSettings(homeserver=self.proxy.base, token=SecretStr(self.agent.token), invites=self.invites)
+        return MatrixSettings(self.proxy.base, self.agent.id, SecretStr(self.agent.token), self.invites)
+
+    def environment(self) -> dict[str, str]:
+        """Return the platform's settings."""
+        names = {
+            "HOMESERVER": self.proxy.base,
+            "USER": self.agent.id,
+            "TOKEN": self.agent.token,
+            "INVITES": self.invites,
+        }
+        return {f"MATRIX_{name}": value for name, value in names.items()}
 
     def build(self, **options: Any) -> MatrixPlatform:
         return MatrixPlatform(self.own, **options)

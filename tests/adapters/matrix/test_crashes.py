@@ -20,8 +20,7 @@ DEAD_LISTENER = "UPDATE chat_listeners SET leased_until = now() - interval '1 se
 
 
 def environment(scene: Scene, address: Address, home: Path) -> dict[str, str]:
-    own = {"MATRIX_HOMESERVER": scene.proxy.base, "MATRIX_TOKEN": scene.agent.token, "MATRIX_INVITES": "all"}
-    return child_environment(scene.settings, address, home) | own | {"SECRET_KEY": str(home)}
+    return child_environment(scene.settings, address, home) | scene.environment() | {"SECRET_KEY": str(home)}
 
 
 @pytest.mark.timeout(300)

@@ -54,7 +54,7 @@ async def test_a_wait_that_the_homeserver_asks_for_is_kept_however_long(matrix: 
 
 
 async def test_a_request_that_is_met_with_silence_is_made_again(scene: Scene) -> None:
-    client = Client(scene.proxy.base, scene.agent.token)
+    client = Client(scene.own)
     scene.proxy.faults.append(Fault("GET", "/whoami", SILENCE))
 
     answer = await client.call("GET", ("account", "whoami"), seconds=0.3)
@@ -151,7 +151,7 @@ async def test_what_was_missed_is_read_past_a_late_event_that_a_server_orders_be
     now = int(time.time() * 1000)
     early, *others = [to_event(scene, number, sent_at=now) for number in range(4)]
     since = to_event(scene, 4, sent_at=now)
-    scene.proxy.missed = [early, *others, since]
+    scene.proxy.missed = [early, *others]
     async with scene.opened(address, model, works=False):
         await scene.proxy.repeat(others[-1], early)
         await scene.until_value(4, "SELECT count(*) FROM inbox")

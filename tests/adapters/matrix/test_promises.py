@@ -1,8 +1,12 @@
 """What Matrix promises when processes die, servers are away and strangers write, at a real homeserver."""
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 
+from pydantic import SecretStr
+
+from adapters.cli.platforms import examine
 from adapters.matrix.incoming import list_files
 from adapters.matrix.platform import MatrixPlatform
 from shared.db.database import Address
@@ -84,10 +88,13 @@ def was_answered(person: Person, room: str, *, end: str) -> bool:
 
 
 async def test_the_doctor_names_the_account_and_a_refused_token(scene: Scene) -> None:
-    findings = [finding async for finding in MatrixPlatform(scene.own).examine(scene.settings)]
+    findings = [finding async for finding in examine(MatrixPlatform(scene.own), scene.settings)]
     assert [finding.level for finding in findings] == ["ok", "ok"]
     assert findings[0].text == f"the token is {scene.agent.id}'s, at {scene.proxy.base}"
     assert findings[1].text.startswith("rooms: ")
+    revoked = MatrixPlatform(replace(scene.own, token=SecretStr("syt_revoked")))
+    (finding,) = [finding async for finding in examine(revoked, scene.settings)]
+    assert (finding.level, "`parley setup` makes another MATRIX_TOKEN" in finding.text) == ("fail", True)
 
 
 def test_nobody_chooses_another_path_of_the_homeserver_by_the_address_of_a_file() -> None:

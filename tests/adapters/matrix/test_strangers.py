@@ -17,6 +17,7 @@ from adapters.chat.posting import PostingPlatform
 from adapters.matrix.client import Client
 from adapters.matrix.incoming import to_sent_at
 from adapters.matrix.platform import to_content
+from adapters.matrix.settings import MatrixSettings
 from agent.commands.grants.people import to_notice
 from agent.queue.inbox import accept_within
 from shared.db.database import Address
@@ -146,7 +147,7 @@ async def lie(request: web.BaseRequest) -> web.StreamResponse:
 
 async def test_answers_of_a_server_that_lies_are_those_of_one_that_is_away() -> None:
     async with ChatStandIn(web.Server(lie), 0) as liar:
-        client = Client(liar.base)
+        client = Client(MatrixSettings(liar.base))
         calls = [client.call("GET", (kind,)) for kind in ("elsewhere", "deep", "endless")]
         errors = await asyncio.gather(*calls, return_exceptions=True)
         await client.aclose()
@@ -155,7 +156,7 @@ async def test_answers_of_a_server_that_lies_are_those_of_one_that_is_away() -> 
 
 @pytest.mark.parametrize("wait", [-5, "for ever", [], float("inf")])
 def test_a_wait_that_is_none_is_a_second(wait: object) -> None:
-    assert Client("https://hs").find_pause({"retry_after_ms": wait}) == 1
+    assert Client(MatrixSettings("https://hs")).find_pause({"retry_after_ms": wait}) == 1
 
 
 async def test_a_platform_that_was_away_for_long_is_asked_again_soon() -> None:
