@@ -21,9 +21,8 @@ class PlatformSettings:
     @property
     def missing(self) -> str | None:
         """Return the variables that have to be set before the platform can be used; None if it is configured."""
-        variables = [self._to_variable(field) for field in self.needed_fields]
-        is_whole = all(getattr(self, field) is not None for field in self.needed_fields)
-        return None if is_whole else f"{' and '.join(variables)}, see docs/{self._name}.md"
+        variables = [self._to_variable(field) for field in self.needed_fields if getattr(self, field) is None]
+        return f"{' and '.join(variables)}, see docs/{self._name}.md" if variables else None
 
     @property
     def serves_http(self) -> bool:

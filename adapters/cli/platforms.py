@@ -67,9 +67,14 @@ def build_platform(name: str, settings: "Settings") -> "ChatPlatform":
 
 async def examine_platforms(settings: "Settings") -> "AsyncIterator[tuple[str, Finding]]":
     """Yield the findings of the configured platforms for `parley doctor`."""
-    for platform in build_platforms(settings):
-        async for finding in examine(platform, settings):
-            yield platform.name, finding
+    from adapters.base import Finding
+
+    for name, own in read_all_settings(settings).items():
+        if own.missing is None:
+            async for finding in examine(_build(name, own), settings):
+                yield name, finding
+        elif any(getattr(own, field) is not None for field in own.needed_fields):
+            yield name, Finding("warn", f"it is not used yet; set {own.missing}")
 
 
 async def examine(platform: "ChatPlatform", settings: "Settings") -> "AsyncIterator[Finding]":

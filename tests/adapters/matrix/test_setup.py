@@ -31,6 +31,8 @@ async def test_a_password_gives_a_token_with_which_the_dialogue_and_the_doctor_a
         code, screen = await set_up(NOTHING, "password", homeserver="http://127.0.0.1:1")
         assert (code, "is kept" in screen, "MATRIX_USER" in file.read_text()) == (0, True, True)
         assert "assword" not in file.read_text()
+        doctor = await asyncio.to_thread(shell.run, "doctor")
+        assert "it is not used yet; set MATRIX_TOKEN, see docs/matrix.md" in doctor.out
         file.unlink()
         code, screen = await set_up(NOTHING, "password")
         assert (code, f"the token is {agent}'s, at {server}" in screen) == (0, True), screen
