@@ -57,7 +57,7 @@ async def test_a_request_that_is_met_with_silence_is_made_again(scene: Scene) ->
     client = Client(scene.own)
     scene.proxy.faults.append(Fault("GET", "/whoami", SILENCE))
 
-    answer = await client.call("GET", ("account", "whoami"), seconds=0.3)
+    answer = await client.call("GET", ("account", "whoami"), seconds=2)
 
     await client.aclose()
     assert answer["user_id"] == scene.agent.id
