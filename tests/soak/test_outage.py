@@ -65,11 +65,11 @@ async def test_every_answer_of_ninety_seconds_without_discord_and_slack_arrives_
 
 
 async def test_ninety_seconds_without_a_homeserver_lose_nothing_that_was_asked_before_or_meanwhile(
-    settings: Settings, shared: Shared, address: Address, model: OpenAIStub
+    settings: Settings, address: Address, model: OpenAIStub
 ) -> None:
     model.play(lambda _body, number: Answer(f"Answer {number:03}."))
     settings = settings.model_copy(update={"default_guest_token_budget": 1_000_000_000})
-    async with make_matrix(shared, settings) as scene, scene.opened(address, model):
+    async with Shared() as shared, make_matrix(shared, settings) as scene, scene.opened(address, model):
         ann, agent, direct = scene.ann, scene.agent.id, scene.direct
         scene.proxy.faults.append(HomeserverFault("PUT", SENDING, 503, times=1_000_000))
         await ann.says(direct, "asked before")
