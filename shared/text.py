@@ -68,10 +68,24 @@ def clean(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
+# What looks like a slash.
+SLASHES = "\uff0f\u2044\u2215\u29f8"
+# The first word of a text that begins with one, behind blanks and what nobody sees.
+SLASH_WORD = re.compile(rf"(?:\s|{INVISIBLE.pattern})*([/{SLASHES}]\S*)")
+
+
+def as_read(text: str) -> str:
+    """Return the text as people read it: nothing invisible, wide letters as plain ones, and one kind of slash."""
+    visible = INVISIBLE.sub(lambda match: " " if match[0].isspace() else "", text)
+    if visible.isascii():
+        return visible
+    return unicodedata.normalize("NFKC", re.sub(f"[{SLASHES}]", "/", visible))
+
+
 def to_command_line(text: str) -> str | None:
-    """Return the text from its slash on if it may be a command: blanks, and what nobody sees, may stand before it."""
-    line = INVISIBLE.sub("", text[: text.find("/") + 1]).lstrip()
-    return clean(text[text.index("/") :]) if line == "/" else None
+    """Return the text from its slash on if it may be a command, its first word as people read it."""
+    word = SLASH_WORD.match(text)
+    return None if word is None else clean(as_read(word[1]) + text[word.end() :])
 
 
 def clean_json(value: Any) -> Any:
@@ -219,8 +233,15 @@ def to_text_cell(cell: str) -> str:
 
 
 def without_credential(text: str) -> str:
-    """Return a text without the credential in it: what follows `/credential set NAME`."""
-    return TYPED_CREDENTIAL.sub(rf"\1 set \2 {REMOVED}", text) if "/credential" in text.lower() else text
+    """Return a text without the credential in it: what follows `/credential set NAME`, however it was typed.
+
+    A text with one becomes what people read in it.
+    """
+    visible = as_read(text)
+    if "/credential" not in visible.lower():
+        return text
+    without, count = TYPED_CREDENTIAL.subn(rf"\1 set \2 {REMOVED}", visible)
+    return without if count else text
 
 
 def had_credential(text: str) -> bool:

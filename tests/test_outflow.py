@@ -14,6 +14,7 @@ from adapters.terminal.output import PlainOutput
 from agent.app import App
 from shared.files.stores.folder import FolderStore
 from shared.messages import AgentResponse
+from shared.text import to_command_line
 from tests.standins.openai_api import Answer
 from tests.support.leaks import READ_BOTH, check, leak
 from tests.support.office import Office, calls, new_office, parley_of_office
@@ -137,7 +138,7 @@ COMMAND = "/grant 1 1000000"
 async def test_no_choice_of_a_model_is_a_command_behind_the_filter(
     parley: Parley, office: Office, subtests: pytest.Subtests
 ) -> None:
-    for mark in ("", "/ /", "\r", "\x00", "\u202e", " \t\u2066", "https://", "\x1c/"):
+    for mark in ("", "/ /", "\r", "\x00", "\u202e", " \t\u2066", "https://", "\x1c/", "\uff0f", "/\u200b\u2215 \u200b"):
         with subtests.test(repr(mark)):
             question = {"question": "Which one?", "options": [f"{mark}{COMMAND}", "tea"]}
             await answers(parley, "", (BROWSE,), (LOOK_UP,), (("dialogue__ask_question", question),))
@@ -146,7 +147,7 @@ async def test_no_choice_of_a_model_is_a_command_behind_the_filter(
             message = await parley.value(last)
             assert message["choices"][1] == "tea"
             assert "commands" not in message
-            assert [choice for choice in message["choices"] if choice.strip().startswith("/")] == []
+            assert [choice for choice in message["choices"] if to_command_line(choice) is not None] == []
             choices = await parley.value("SELECT choices FROM outbox ORDER BY id DESC LIMIT 1")
             assert choices == message["choices"]
 

@@ -16,7 +16,8 @@ from shared.text import INVISIBLE, clean
 NAME = "matrix"
 MODERATOR, ADMIN, LATEST_MS = 50, 100, 4 * 10**12
 LINKED = re.compile(r'href="https://matrix\.to/#/(@[^"/?]+)')
-TYPED = re.compile(r"!(?=[a-zA-Z])")
+# The sign of a command that Matrix's own programs leave alone; what nobody sees may stand around it.
+TYPED = re.compile(rf"(?:\s|{INVISIBLE.pattern})*[!\uff01]{INVISIBLE.pattern}*(?=[a-zA-Z\uff21-\uff5a])")
 # Whoever writes it chooses no other path of the homeserver.
 MXC = re.compile(r"mxc://([A-Za-z0-9.:\[\]-]*[A-Za-z0-9\]])/([A-Za-z0-9_=-]+)")
 FILES = frozenset({"m.file", "m.image", "m.audio", "m.video"})
@@ -169,8 +170,8 @@ def to_text(content: Json, me: str, name: str) -> str:
             lines.pop(0)
     own = "|".join(map(re.escape, (me, me[1:], name)))
     text = re.sub(rf"^@?(?:{own})(?!\w)[ ,:]*", "", "\n".join(lines).strip(), flags=re.IGNORECASE)
-    beginning = INVISIBLE.sub("", text[: text.find("!") + 1]).strip()
-    return TYPED.sub("/", text, count=1) if beginning == "!" else text
+    sign = TYPED.match(text)
+    return text if sign is None else f"/{text[sign.end() :]}"
 
 
 def to_addressing(event: Json, message: IncomingMessage, me: str, *, replied: Json) -> Addressing:

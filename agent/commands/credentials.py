@@ -11,9 +11,10 @@ from agent.prompts import prompts
 from shared.credentials.people import NAME, check_name
 from shared.errors import Refusal
 from shared.messages import Sender
+from shared.text import to_command_line
 
 USAGE = "Write /credential set, list or forget; set and forget need a name, such as pms."
-FORM = re.compile(rf"\s*(?i:/credential\s+set)\s+({NAME.pattern})\s*")
+FORM = re.compile(rf"(?i:/credential\s+set)\s+({NAME.pattern})\s*")
 
 
 credential = Command(
@@ -51,7 +52,7 @@ async def forget_credential(request: Request, name: str) -> str:
 
 def find_credential_form(line: str) -> str | None:
     """Return the name of the credential for which this command wants a form; None for every other line."""
-    match = FORM.fullmatch(line)
+    match = FORM.fullmatch(to_command_line(line) or "")
     return None if match is None else match[1]
 
 

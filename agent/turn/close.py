@@ -26,7 +26,7 @@ from shared.errors import Superseded
 from shared.files.storage import Storage
 from shared.messages import AgentResponse, AskedConfirmation, ReplyFile, find_command_label, to_fields
 from shared.redaction import redact_text
-from shared.text import count_tokens, with_closed_fence, write_json
+from shared.text import count_tokens, to_command_line, with_closed_fence, write_json
 
 statements = load_statements(__file__)
 
@@ -236,7 +236,9 @@ async def filtered(turn: RunningTurn, answer: TurnResult) -> TurnResult:
 
 def without_command(choice: str) -> str:
     """Return a choice that a model offers so that it gives no command: nothing before its first word."""
-    return BEFORE_COMMAND.sub("", choice, count=1)
+    while (line := to_command_line(choice)) is not None:
+        choice = BEFORE_COMMAND.sub("", line)
+    return choice
 
 
 def count_iterations(turn: RunningTurn) -> int:

@@ -180,7 +180,7 @@ class Events:
         event = await self.directory.with_files(web, event)
         message = to_incoming(event, web.token, people, platform_context=context)
         message = replace(message, sent_at=sent_at or message.sent_at)
-        if "/" in message.content and await answer_command(self._app, web, message):
+        if to_command_line(message.content) is not None and await answer_command(self._app, web, message):
             return True
         accepted = await self._app.inbox.accept(message)
         self._listening.mark_read(event)

@@ -106,8 +106,9 @@ def test_a_file_goes_along_and_one_that_is_missing_is_named(shell: Shell, tmp_pa
 
 
 @pytest.mark.parametrize("command", ["ask", "chat"])
-def test_a_command_behind_what_nobody_sees_is_one(shell: Shell, command: str) -> None:
-    result = shell.run(command, stdin="\ufeff \u200b/credential set github hunter2hunter2\n")
+@pytest.mark.parametrize("beginning", ["\ufeff \u200b/", "/\u200b", "\uff0f"])
+def test_a_command_is_one_however_its_slash_is_written(shell: Shell, command: str, beginning: str) -> None:
+    result = shell.run(command, stdin=f"{beginning}credential set github hunter2hunter2\n")
 
     assert (result.code, result.out.startswith("I keep your credential github encrypted")) == (0, True)
 

@@ -232,6 +232,19 @@ async def test_in_a_thread_a_command_stops_the_answer_too(talk: PlatformDriver) 
     assert (await talk.hear(thread))[0].endswith("Stopped.")
 
 
+async def test_a_command_is_one_however_its_slash_is_written(talk: PlatformDriver) -> None:
+    for name, beginning in (
+        ("wide", "\uff0fcredential"),
+        ("hidden", "\u2060/\u200bcre\u00addential"),
+        ("other", "\u2215credential"),
+    ):
+        await talk.say(ANN, f"{beginning} set {name} opens-nothing", talk.direct(ANN))
+    await talk.scene.until_value(3, "SELECT count(*) FROM credentials")
+
+    assert await talk.scene.value("SELECT count(*) FROM turns") == 0
+    assert "opens-nothing" not in str(await talk.scene.sql("SELECT content FROM inbox"))
+
+
 async def test_a_file_that_comes_in_is_read_by_a_tool(talk: PlatformDriver) -> None:
     talk.scene.model.play([Answer(tool_calls=[("file_manager__read_document", {"file_id": 1})]), Answer("Green.")])
 

@@ -132,9 +132,9 @@ async def test_commands_begin_with_either_sign_and_private_answers_go_to_the_dir
     # As if it knew none.
     await agent.call("PUT", "user", agent.id, "account_data", "m.direct", body={})
 
-    for mark in ("", "\u200b"):
-        await ann.says(matrix.direct, f"{mark}!stop")
-    await ann.sees(lambda: ann.texts(agent.id, matrix.direct) == ["Nothing of yours is running here."] * 2)
+    for line in ("!stop", "\u200b!stop", "\uff01\u200bstop"):
+        await ann.says(matrix.direct, line)
+    await ann.sees(lambda: ann.texts(agent.id, matrix.direct) == ["Nothing of yours is running here."] * 3)
     await ann.says(matrix.room, "Parley: /budget", **mention(matrix))
     (invited,) = await ann.sees(lambda: ann.invites)
     await ann.joins(invited)

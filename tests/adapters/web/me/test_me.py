@@ -145,7 +145,7 @@ async def test_what_can_not_be_taken_back_needs_a_fresh_login(site: Site) -> Non
         ):
             assert "Sign in once more for that" in sentence(await act(ann, path, **fields))
         given = await ann.post("/chat/commands", json={"chat": "c1", "command": " /Erase me"})
-        hidden = [await sends(ann, f"{mark}/erase me") for mark in ("", "\u200b", "\u202e ")]
+        hidden = [await sends(ann, f"{slash}erase me") for slash in ("/", "\u200b/", "\u202e /\u200b", "\uff0f")]
         for response in (given, *hidden):
             assert "Sign in once more for that" in refusal(response)
         # A link of the same person makes the login fresh, and ends the session before.
