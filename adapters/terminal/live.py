@@ -1,18 +1,18 @@
 """Output on a screen: the answer as Markdown while it is written."""
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.text import Text
-
 from adapters.terminal.calls import to_sentence
-from adapters.terminal.markdown import MarkdownScreen, open_console
 from adapters.terminal.output import describe_cost, describe_file
 from agent.journal.steps import Event
 from shared.text import harmless
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
+    from adapters.terminal.markdown import MarkdownScreen
     from shared.tools import Words
 
 
@@ -26,26 +26,30 @@ class LiveOutput:
 
     def __init__(
         self,
-        console: Console | None = None,
+        console: "Console | None" = None,
         *,
         find_words: Callable[[str], "Words | None"] = lambda _: None,
         is_conversation: bool = True,
     ) -> None:
-        self._console = console or open_console()
-        self._screen = MarkdownScreen(self._console)
+        self._console = console
         self._find_words = find_words
         self._is_conversation = is_conversation
         self._calls: dict[str, Mapping[str, Any]] = {}
 
+    @cached_property
+    def _screen(self) -> "MarkdownScreen":
+        # Imported here: it takes a fifth of the time that the program needs, and the first prompt waits for none of it.
+        from adapters.terminal.markdown import MarkdownScreen, open_console
+
+        return MarkdownScreen(self._console or open_console())
+
     def note(self, text: str) -> None:
         """Write a dim line."""
-        self._screen.end()
-        self._console.print(Text(harmless(text), style="dim"))
+        self._screen.write_note(harmless(text))
 
     def write(self, text: str) -> None:
         """Write the whole answer to a command, which is no Markdown."""
-        self._screen.end()
-        self._console.print(Text(harmless(text)), soft_wrap=True)
+        self._screen.write_plain(harmless(text))
         self._leave_room()
 
     def wait(self) -> None:
@@ -77,17 +81,16 @@ class LiveOutput:
                 # The streamed text is a preview; the stored message is authoritative.
                 whole = harmless(event.payload["content"])
                 if not self._screen.complete(whole):
-                    self._console.print()
+                    self._screen.write_plain()
                     self._screen.complete(whole)
                 for file in event.payload["files"]:
-                    # The terminal breaks the line, so that the link stays whole.
-                    self._console.print(Text(describe_file(file)), soft_wrap=True)
+                    self._screen.write_plain(describe_file(file))
 
     def end(self, payload: Mapping[str, Any], seconds: float) -> None:
         """Write what the answer has cost."""
         self._screen.end()
         if line := describe_cost(payload, seconds):
-            self._console.print(Text(line, style="dim"))
+            self._screen.write_note(line)
         self._leave_room()
 
     def _to_sentence(self, call: Mapping[str, Any], *, is_done: bool = False) -> str:
@@ -95,4 +98,4 @@ class LiveOutput:
 
     def _leave_room(self) -> None:
         if self._is_conversation:
-            self._console.print()
+            self._screen.write_plain()

@@ -125,6 +125,16 @@ class MarkdownScreen:
         self._write(len(self._text))
         self.drop()
 
+    def write_note(self, text: str) -> None:
+        """Write a dim line below what stands there."""
+        self.end()
+        self._console.print(Text(text, style="dim"))
+
+    def write_plain(self, text: str = "") -> None:
+        """Write what is no Markdown below what stands there; the terminal breaks its lines: links stay whole."""
+        self.end()
+        self._console.print(Text(text), soft_wrap=True)
+
     def drop(self) -> None:
         """Take away what is not written for good; what follows is another text."""
         self._hide()

@@ -1,8 +1,11 @@
 """`parley chat`: a conversation in the terminal, with or without a Parley that runs already."""
 
 import asyncio
+import os
 import signal
 import sys
+from shutil import get_terminal_size
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import typer
@@ -11,6 +14,7 @@ from adapters.cli.models import describe_models, describe_remedy, is_offline
 from adapters.cli.opening import cancel_on, find_database, read_settings
 from adapters.cli.talk.ask import MODEL, PERSONA, Question, read_text, run
 from shared import __version__
+from shared.text import harmless
 
 if TYPE_CHECKING:
     from adapters.terminal.output import Output
@@ -60,8 +64,7 @@ async def _talk(settings: "Settings", address: "Address", *, model: str | None, 
         is_at_keyboard = sys.stdin.isatty() and sys.stdout.isatty()
         output = _to_output(settings, is_at_keyboard=is_at_keyboard)
         if is_at_keyboard:
-            for line in _introduce(settings, f"{user.name} ({user.permission})", model):
-                output.note(line)
+            _introduce(settings, f"{user.name} ({user.permission})", model)
         reader = _to_reader(settings, is_at_keyboard=is_at_keyboard)
         request = await to_request(client, worker, model=model, persona=persona)
         with watched():
@@ -98,11 +101,14 @@ def _list_beginnings() -> list[str]:
     return [*(word for command in list_commands("terminal") for word in command.beginnings), "/attach"]
 
 
-def _introduce(settings: "Settings", who: str, model: str | None) -> list[str]:
-    """Return what stands above a conversation at the keyboard."""
-    return [
+def _introduce(settings: "Settings", who: str, model: str | None) -> None:
+    """Write what stands above a conversation at the keyboard, dim where the terminal can."""
+    columns, is_dim = get_terminal_size().columns, os.environ.get("TERM") != "dumb"
+    for line in (
         f"Parley {__version__}. You are {who}.",
         f"Answers come from {model or describe_models(settings)}.",
         *([describe_remedy()] if is_offline(settings) and model is None else []),
-        "/help lists the commands. Alt+Enter: new line. Ctrl+C: stop an answer. Ctrl+D: leave.\n",
-    ]
+        "/help lists the commands. Alt+Enter: new line. Ctrl+C: stop an answer. Ctrl+D: leave.",
+    ):
+        typer.secho(fill(harmless(line), columns, break_on_hyphens=False), dim=is_dim)
+    typer.echo()

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from adapters.cli.registry import COMMANDS, GROUPS, WITHOUT_JSON, load
 from shared.db.migrations import newest_revision
 from tests.adapters.cli.shell import Shell
+from tests.support.keyboard import at_keyboard
 
 HEAVY = (
     "agent.app",
@@ -36,6 +37,8 @@ HEAVY = (
     "yaml",
 )
 DATABASE = {"asyncpg", "pydantic"}
+# What prompt-toolkit writes when it begins to read: pasted lines are marked.
+PROMPT = "\x1b[?2004h"
 
 
 @contextmanager
@@ -130,6 +133,15 @@ def test_who_asks_beside_a_worker_that_answers_imports_no_program_of_their_own(s
         assert list_heavy(shell, "ask", "read it", "-f", "note.txt", "-m", "offline") == DATABASE
         # What only the whole program can do brings it.
         assert "agent.app" in list_heavy(shell, "chat", stdin="/me\n")
+
+
+def test_the_first_prompt_waits_for_nothing_that_only_draws_answers(shell: Shell) -> None:
+    with running_worker(shell), at_keyboard(shell, "chat", settings={"PYTHONPROFILEIMPORTTIME": "1"}) as keyboard:
+        screen = keyboard.until("Ctrl+D: leave.") + keyboard.until(PROMPT)
+
+    imported = set(re.findall(r"\| +([\w.]+)", screen))
+    assert "prompt_toolkit" in imported
+    assert imported & {"agent.app", "markdown_it", "rich.console", "sqlalchemy"} == set()
 
 
 @pytest.mark.parametrize(
