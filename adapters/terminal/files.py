@@ -1,9 +1,11 @@
 """Files that a person sends from the terminal: named with /attach, or dropped into the window."""
 
 import asyncio
+import errno
 import mimetypes
+import os
 import shlex
-from functools import partial
+from io import FileIO
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING
@@ -23,6 +25,8 @@ def find_file(text: str, limit_mb: int) -> Path:
         # A file of this very name goes before what a shell would read in it.
         path = path if path.is_file() else to_path(text)
         if not path.is_file():
+            if path.exists():
+                raise Refusal(f"{path} is no file, and nothing else can be sent.")
             raise Refusal(f"There is no file {path}.")
         size = path.stat().st_size
         with path.open("rb"):
@@ -65,13 +69,25 @@ async def store_file(store: "Store", path: Path, limit_mb: int) -> Attachment:
 
     mime_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
     key = f"{token_hex(16)}/incoming"
+
+    async def read(size: int) -> bytes:
+        chunk = await asyncio.to_thread(file.read, size)
+        if chunk is None:
+            # The system makes it up while it is read, as /proc/kmsg, and has nothing to say just now.
+            raise OSError(errno.EAGAIN, "it has no end")
+        return chunk
+
     try:
-        with path.open("rb") as file:
-            chunks = in_chunks(partial(asyncio.to_thread, file.read))
-            content = await put(store, key, chunks, mime_type=mime_type, limit=limit_mb * MEGABYTE)
+        with open_without_waiting(path) as file:
+            content = await put(store, key, in_chunks(read), mime_type=mime_type, limit=limit_mb * MEGABYTE)
     except OSError as error:
         raise Refusal(f"{path} can't be read any more: {error.strerror or error}. Nothing was sent.") from None
     return Attachment(path.name, mime_type, content.size_bytes, storage_key=key, sha256=content.sha256)
+
+
+def open_without_waiting(path: Path) -> FileIO:
+    """Open a file whose `read` returns None where it would have to wait."""
+    return open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
 
 
 def to_size(size: int) -> str:

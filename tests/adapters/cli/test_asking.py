@@ -1,6 +1,7 @@
 """`parley ask`: one question, one answer, through a pipe or at a keyboard."""
 
 import json
+import os
 import signal
 from pathlib import Path
 
@@ -103,6 +104,18 @@ def test_a_file_goes_along_and_one_that_is_missing_is_named(shell: Shell, tmp_pa
     assert (names, sizes) == ("plan.txt\n", "13\n14\n")
     assert "There is no file" in (missing := shell.run("ask", "read it", "-f", str(tmp_path / "no"))).err
     assert missing.code == 1
+
+
+def test_what_has_no_end_or_is_no_file_is_not_read(shell: Shell, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path, sentence in (
+        # Only the system's administrator may open it, and then it waits for the next message of the system.
+        ("/proc/kmsg", "/proc/kmsg can't be read"),
+        ("/dev/zero", "/dev/zero is no file, and nothing else can be sent."),
+        (str(tmp_path / "pipe"), "pipe is no file, and nothing else can be sent."),
+    ):
+        result = shell.run("ask", "read it", "-f", path)
+        assert (result.code, result.out, sentence in result.err) == (1, "", True), result.err
 
 
 @pytest.mark.parametrize("command", ["ask", "chat"])
