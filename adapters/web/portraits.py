@@ -1,7 +1,8 @@
 """`GET /pictures/{digest}`: the picture of a persona, for whoever has its address.
 
 It is no secret: everybody whom the persona answers sees it, platforms and shared chats included, which have no session.
-And nobody guesses the address of another persona's: it is the digest of the bytes.
+And nobody guesses the address of another persona's: it is the digest of the bytes. Browsers keep it, and ask each time
+whether it is still there: one that was taken off is seen no more.
 """
 
 import re
@@ -17,7 +18,7 @@ statements = load_statements(__file__)
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
 HEADERS = {
-    "Cache-Control": "public, max-age=31536000, immutable",
+    "Cache-Control": "public, no-cache",
     "Content-Security-Policy": "sandbox; default-src 'none'",
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -31,5 +32,8 @@ async def get_picture(request: Request) -> Response:
         async with app.database.transaction() as session:
             row = (await session.execute(statements.read_picture, {"digest": digest})).one_or_none()
         if row is not None:
-            return Response(row.content, media_type=row.mime_type, headers=HEADERS)
+            headers = HEADERS | {"ETag": f'"{digest}"'}
+            if request.headers.get("if-none-match") == headers["ETag"]:
+                return Response(status_code=304, headers=headers)
+            return Response(row.content, media_type=row.mime_type, headers=headers)
     raise HTTPException(404)

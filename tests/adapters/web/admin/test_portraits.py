@@ -53,7 +53,10 @@ async def test_a_persona_has_a_picture_that_is_written_anew_and_taken_back(site:
             "image/jpeg",
             "nosniff",
         )
-        assert "immutable" in download.headers["cache-control"]
+        # A browser keeps it, and asks whether the persona still has it.
+        assert download.headers["cache-control"] == "public, no-cache"
+        again = await bob.get(f"/pictures/{digest}", headers={"If-None-Match": download.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
         assert b"Camera" not in download.content
         assert Image.open(io.BytesIO(download.content)).size == (256, 256)
         for missing in (digest[:-1] + ("1" if digest[-1] == "0" else "0"), digest.upper(), "..%2f" + digest, "1"):
@@ -71,7 +74,7 @@ async def take_back(site: Site, ann: httpx.AsyncClient, page: str, digest: str) 
     assert (action, await site.parley.value(bytes_in_log)) == ("update", True)
     assert "has its old values again" in (await post(ann, page, act="undo", entry=str(entry))).text
     assert await site.parley.value(query) is None
-    assert (await ann.get(f"/pictures/{digest}")).status_code == 404
+    assert (await ann.get(f"/pictures/{digest}", headers={"If-None-Match": f'"{digest}"'})).status_code == 404
     await post(ann, f"{page}/versions", act="roll-back", key="2")
     assert await site.parley.value(query) == digest
     assert (await ann.get(f"/pictures/{digest}")).status_code == 200
