@@ -68,6 +68,10 @@ class Neighbours:
             await self._remove()
             raise
 
+    async def check(self) -> None:
+        """Raise `ConfigurationError` when this process, which has no row, does not fit with the others."""
+        await self._list_differences()
+
     async def _list_differences(self) -> list[str]:
         async with self._database.statement() as session:
             rows = (await session.execute(statements.list_processes, self._parameters)).all()

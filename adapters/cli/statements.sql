@@ -154,7 +154,7 @@ ORDER BY kind DESC, name;
 -- No lease lasts longer than the second time: the database's clock was set back since.
 SELECT name, store, key_hashes, token_hash FROM processes
 WHERE alive_until BETWEEN now() AND now() + 2 * :lease * interval '1 second'
-  AND id < (SELECT id FROM processes WHERE name = :name) ORDER BY id;
+  AND coalesce(id < (SELECT id FROM processes WHERE name = :name), true) ORDER BY id;
 
 -- name: renew_process
 WITH dead AS (

@@ -53,8 +53,7 @@ async def opened_client(
 
             if not address.is_embedded:
                 # What is kept elsewhere than at the worker that answers, it could not read.
-                async with Neighbours(database, settings, secrets).joined():
-                    pass
+                await Neighbours(database, settings, secrets).check()
             async with aclosing(open_store(settings)) as store:
                 yield store
 
