@@ -1,7 +1,9 @@
 """What the pages say: one catalogue for their HTML, scripts, templates and answers.
 
 Another language is another file with the same keys. Those without a dot are the chat page's own, which its scripts get;
-the others are said by the server.
+the others are said by the server. What is said on every platform alike is not here, though pages show it: replies to
+commands, refusals of the database, the facts of a turn. A person would otherwise be answered by one program in two
+languages; a catalogue of theirs would be the agent's.
 """
 
 import json

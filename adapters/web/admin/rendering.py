@@ -57,10 +57,10 @@ def to_length(value: timedelta | float | None) -> str:
         return f"{seconds:.1f} s" if 0 < seconds < 10 else f"{seconds:.0f} s"
     minutes = int(seconds // 60)
     if minutes < 60:
-        return say("admin.minutes_min", minutes=minutes)
+        return say("admin.minutes", minutes=minutes)
     hours, minutes = divmod(minutes, 60)
     if hours < 48:
-        return say("admin.hours_h_minutes_min", hours=hours, minutes=minutes)
+        return say("admin.hours_and_minutes", hours=hours, minutes=minutes)
     return say("admin.days", days=hours // 24)
 
 

@@ -37,7 +37,7 @@ ROWS = 50
 # At once, of the connections of a process: what is looked for in long tables leaves the others to messages.
 READS = POOL_SIZE // 2
 UNDO = "undo"
-OTHER_LOGIN = say("admin.you_have_logged_in_anew")
+OTHER_LOGIN = say("admin.login_is_newer")
 CONTENT_POLICY = FORM_HEADERS["Content-Security-Policy"].replace("trusted-types dompurify", "trusted-types htmx")
 HEADERS = FORM_HEADERS | {"Content-Security-Policy": CONTENT_POLICY}
 

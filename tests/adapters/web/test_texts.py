@@ -33,7 +33,7 @@ DEFAULT = re.compile(r'\bor "([A-Za-z][a-z ]*)"')
 SPOKEN = re.compile(r"[A-Za-z']{2,},? [a-z']{2,}|^[A-Z][a-z]+ [A-Za-z]|[a-z]{2}[.?!]$")
 # Headers, half a tag, classes, prefixes of fields, names of browsers and systems, and what is typed or compared.
 NO_SENTENCE = re.compile(
-    r"'(?:none|self)'|no-store|noindex|immutable|<|^/|an i(?:Phone|Pad)|Mac OS|Samsung|erase me|openid|Value error"
+    r"'(?:none|self)'|no-store|noindex|no-cache|<|^/|an i(?:Phone|Pad)|Mac OS|Samsung|erase me|openid|Value error"
     r"|Invalid JSON|text source|trusted-types|(?:module|skill)\.$|form (?:set-up|switch)|by search"
 )
 # In a script: what is put where people read it, and what looks like a sentence.

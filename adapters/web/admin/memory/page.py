@@ -51,7 +51,7 @@ async def show_person(visit: Visit) -> Response:
         account = {"platform": person.platform, "account": person.account}
         parameters = account | {"reason": form.text("reason"), "most": MOST}
         memories.extend(await session.execute(statements.read_memories, parameters))
-        return say("admin.that_you_have_read_what", name=person.name)
+        return say("admin.reading_is_noted", name=person.name)
 
     await visit.act({"read": read})
     return visit.render(

@@ -25,13 +25,13 @@ class Check:
 async def check_everything(settings: Settings) -> list[Check]:
     """Return what the command finds in this database and folder, all else as the environment says; raises `Refusal`."""
     if _running.locked():
-        raise Refusal(say("admin.the_checks_are_running_already"))
+        raise Refusal(say("admin.checks_are_running"))
     async with _running:
         try:
             _, output = await run_command(settings, "doctor", "--json", errors=DEVNULL)
         except TimeoutError:
-            raise Refusal(say("admin.the_checks_took_more_than", seconds=f"{SECONDS:.0f}")) from None
+            raise Refusal(say("admin.checks_took_too_long", seconds=f"{SECONDS:.0f}")) from None
     try:
         return [Check(line["level"], line["subject"], line["text"]) for line in json.loads(output)]
     except (ValueError, KeyError, TypeError):
-        raise Refusal(say("admin.the_checks_could_not_be")) from None
+        raise Refusal(say("admin.checks_did_not_start")) from None

@@ -15,7 +15,7 @@ from shared.messages import Permission
 
 statements = load_statements(__file__)
 
-NO_ACCOUNT = say("admin.this_person_has_no_account")
+NO_ACCOUNT = say("admin.person_has_no_account")
 
 
 async def show_person(visit: Visit) -> Response:
@@ -88,4 +88,4 @@ def to_end(visit: Visit, form: Form) -> datetime | None:
     try:
         return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=visit.zone) + timedelta(days=1)
     except (ValueError, OverflowError):
-        raise Refusal(say("admin.text_is_no_date_write", text=repr(text[:40]))) from None
+        raise Refusal(say("admin.no_such_date", text=repr(text[:40]))) from None

@@ -101,4 +101,4 @@ def to_float(text: str) -> float | None:
     try:
         return float(text.replace(",", "."))
     except ValueError:
-        raise Refusal(say("admin.text_is_no_number_write", text=repr(text[:40]))) from None
+        raise Refusal(say("admin.no_such_number", text=repr(text[:40]))) from None

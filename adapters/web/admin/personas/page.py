@@ -132,7 +132,7 @@ async def try_persona(visit: Visit, row: Any, parameters: dict[str, Any]) -> Any
 
     turn = visit.form.number("turn")
     if turn is None:
-        raise Refusal(say("admin.name_the_turn_that_it"))
+        raise Refusal(say("admin.dry_run_turn_is_missing"))
     payer = visit.admin.user.id
     run = DryRun(visit.app.turns, payer)
     trial = Trial(row.name, fields=to_fields(parameters), turns=(turn,))
@@ -140,7 +140,7 @@ async def try_persona(visit: Visit, row: Any, parameters: dict[str, Any]) -> Any
     if prepared.recorded.user.id != payer:
         check_privacy(visit, prepared.recorded)
     if payer in PAYERS:
-        raise Refusal(say("admin.a_dry_run_of_yours"))
+        raise Refusal(say("admin.dry_run_is_running"))
     PAYERS.add(payer)
     try:
         return await run.replay(prepared)
@@ -151,10 +151,10 @@ async def try_persona(visit: Visit, row: Any, parameters: dict[str, Any]) -> Any
 def check_privacy(visit: Visit, turn: "RecordedTurn") -> None:
     """Raise `Refusal` for another's turn whose prompt holds what is theirs alone: instructions could ask for it."""
     if turn.conversation.place.is_direct:
-        raise Refusal(say("admin.turn_id_is_somebodys_direct", id=turn.id))
+        raise Refusal(say("admin.turn_is_private", id=turn.id))
     steps = [*turn.steps, *(past.step for past in turn.history)]
     if any(step.tool.name.partition(".")[0] not in visit.open_modules for step in steps if step.role == "tool_call"):
-        raise Refusal(say("admin.tools_have_told_turn_id", id=turn.id))
+        raise Refusal(say("admin.turn_has_private_results", id=turn.id))
 
 
 async def create(session: AsyncSession, form: Form) -> str:
@@ -162,7 +162,7 @@ async def create(session: AsyncSession, form: Form) -> str:
     parameters = to_parameters(form)
     taken = (await session.execute(statements.find_named, {"name": parameters["name"]})).first()
     if taken is not None:
-        raise Refusal(say("admin.there_is_a_persona_name", name=parameters["name"]))
+        raise Refusal(say("admin.persona_is_there_already", name=parameters["name"]))
     return str((await session.execute(statements.define_persona, parameters)).scalar_one())
 
 
@@ -172,7 +172,7 @@ async def change(id_: int, session: AsyncSession, form: Form) -> str:
     name = await lock(session, id_)
     newest = (await session.execute(statements.read_version, {"id": id_})).one()
     if form.text("version") != str(newest.version):
-        raise Refusal(say("admin.it_was_changed_meanwhile_by", who=newest.who, version=newest.version))
+        raise Refusal(say("admin.persona_changed_meanwhile", who=newest.who, version=newest.version))
     parameters |= {"name": name, "new_name": parameters["name"]}
     return str((await session.execute(statements.define_persona, parameters)).scalar_one())
 
@@ -235,7 +235,7 @@ async def roll_back(id_: int, session: AsyncSession, form: Form) -> str:
         raise HTTPException(404)
     named = {"name": rows[0].name}
     if (await session.execute(statements.find_persona, named)).scalar_one() != id_:
-        raise Refusal(say("admin.another_persona_is_called_name", name=rows[0].name))
+        raise Refusal(say("admin.persona_name_is_taken", name=rows[0].name))
     return str((await session.execute(statements.roll_back, named | {"version": form.number("key")})).scalar_one())
 
 

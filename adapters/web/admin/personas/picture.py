@@ -9,8 +9,8 @@ from shared.errors import Refusal
 from shared.sandbox.programs import Program, SandboxMissing
 
 MAKER = Program(Path(shared.files.__file__).with_name("portrait_maker.py")).within(20)
-NO_PICTURE = say("admin.choose_a_picture_first_png")
-UNREADABLE = say("admin.this_cant_be_read_as")
+NO_PICTURE = say("admin.picture_is_missing")
+UNREADABLE = say("admin.picture_is_unreadable")
 
 
 async def make_portrait(visit: Visit) -> bytes | Refusal:

@@ -55,9 +55,9 @@ def to_where(parameters: Mapping[str, Any]) -> str:
     """Return in words where a persona answers."""
     place = {"platform": parameters["platform"] or say("admin.no_platform")}
     if parameters["channel"]:
-        return say("admin.in_the_channel_channel_of", channel=parameters["channel"], **place)
+        return say("admin.in_channel_of_platform", channel=parameters["channel"], **place)
     if parameters["server"]:
-        return say("admin.on_the_server_server_of", server=parameters["server"], **place)
+        return say("admin.on_server_of_platform", server=parameters["server"], **place)
     if parameters["platform"]:
         return say("admin.everywhere_on_platform", **place)
     return say("admin.wherever") if parameters["is_default"] else say("admin.nowhere")

@@ -39,7 +39,7 @@ def to_timing(row: Any) -> str:
         return say("admin.once")
     if row.every == 1:
         return say("admin.every_unit", unit=row.unit)
-    return say("admin.every_every_units", every=f"{row.every:,}", unit=row.unit)
+    return say("admin.every_few_units", every=f"{row.every:,}", unit=row.unit)
 
 
 ROUTES = (Route("/admin/schedules", show_jobs),)

@@ -60,7 +60,7 @@ async def render_place(visit: Visit, server_id: int, **values: Any) -> Response:
     place = {"platform": server.platform, "server": server.platform_server_id, "channel": channel}
     return visit.render(
         "servers/place.html",
-        title=server.name if channel is None else say("admin.channel_channel", channel=channel),
+        title=server.name if channel is None else say("admin.channel_with_name", channel=channel),
         server=server,
         own=await visit.row(statements.find_own, **place),
         lines=await visit.rows(statements.explain_place, **place),

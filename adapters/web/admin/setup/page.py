@@ -24,7 +24,7 @@ from shared.text import to_sentence
 log = get_logger()
 
 MENU = [*(provider.title for provider in PROVIDERS), OLLAMA, OTHER]
-HERE = say("admin.openai_base_url_in_env")
+HERE = say("admin.env_names_another_server")
 # Arguments of a program can't be as long as a form.
 MAX_LENGTH = 4000
 _running = asyncio.Lock()
@@ -60,19 +60,19 @@ async def change(visit: Visit) -> str:
     if not visit.admin.has_fresh_login:
         raise Refusal(NOT_FRESH)
     if _running.locked():
-        raise Refusal(say("admin.a_model_is_being_tried"))
+        raise Refusal(say("admin.model_trial_is_running"))
     entry = read_entry(visit.form, visit.app.settings)
     async with _running:
         # Of another form that was open at the same time; with what it has set this process has yet to begin again.
         if read_env_file().get("LLM_MODELS"):
-            raise Refusal(say("admin.a_model_was_set_meanwhile"))
+            raise Refusal(say("admin.model_was_set_meanwhile"))
         code, output = await run_wizard(visit.app.settings, entry)
     # A server of one's own may repeat the key in a form that nobody knows.
     lines = [redact_text(line.replace(entry.key, "…") if entry.key else line).strip() for line in output.splitlines()]
     log.info("model_set_up", user_id=visit.admin.user.id, is_done=code == 0)
     if code != 0:
         faults = [line.removeprefix("fail").strip() for line in lines if line.startswith("fail")]
-        raise Refusal(" ".join(faults or lines[-1:]) or say("admin.the_wizard_could_not_be"))
+        raise Refusal(" ".join(faults or lines[-1:]) or say("admin.wizard_did_not_start"))
     return lines[-1] if lines else say("admin.it_is_written")
 
 
@@ -88,7 +88,7 @@ def read_entry(form: Form, settings: Settings) -> Entry:
     if not model:
         raise Refusal(say("admin.name_the_model"))
     if any(len(value) > MAX_LENGTH or not value.isprintable() for value in (model, address, key)):
-        raise Refusal(say("admin.model_address_and_key_are", max_length=MAX_LENGTH))
+        raise Refusal(say("admin.model_entry_is_too_long", max_length=MAX_LENGTH))
     if MENU[number] == OLLAMA:
         return Entry(model if "/" in model else f"ollama_chat/{model}", "", "")
     if settings.openai_base_url and not is_other:
@@ -102,7 +102,7 @@ async def run_wizard(settings: Settings, entry: Entry) -> tuple[int, str]:
     try:
         code, output = await run_command(settings, *words, content=f"{entry.key}\n".encode(), errors=STDOUT)
     except TimeoutError:
-        raise Refusal(say("admin.it_did_not_answer_within", seconds=f"{SECONDS:.0f}")) from None
+        raise Refusal(say("admin.model_did_not_answer", seconds=f"{SECONDS:.0f}")) from None
     return code, output.decode("utf-8", "replace")
 
 

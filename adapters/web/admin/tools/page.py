@@ -49,7 +49,7 @@ async def show_tools(visit: Visit) -> Response:
         # Of the forms that the page has: a refusal stands in its own.
         keys={*(row.name for row in (*servers, *agents)), *waiting},
         permissions=[
-            (label, say("admin.labels_and_above", label=label) if label != "owner" else say("admin.owners"))
+            (label, say("admin.permission_and_above", label=label) if label != "owner" else say("admin.owners"))
             for label in PERMISSIONS
         ],
     )
