@@ -14,20 +14,17 @@ FOLDER = ROOT / os.environ.get("PICTURES", "tests/artifacts")
 LARGEST = 60_000
 QUALITIES = (85, 75, 60, 45)
 # The terminal's picture fetches no font: the reader's own has the same width.
-SVG = """<svg class="rich-terminal" viewBox="0 0 {terminal_width} {terminal_height}" xmlns="http://www.w3.org/2000/svg">
+SVG = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>
 .{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; \
 font-size: {char_height}px; line-height: {line_height}px; }}
 {styles}
 </style>
 <defs>
-<clipPath id="{unique_id}-clip-terminal">
-<rect x="0" y="0" width="{terminal_width}" height="{terminal_height}"/>
-</clipPath>
 {lines}
 </defs>
 {chrome}
-<g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
+<g transform="translate({terminal_x}, {terminal_y})">
 {backgrounds}
 <g class="{unique_id}-matrix">
 {matrix}

@@ -1,5 +1,6 @@
 """Takes the pictures: the chat page, the admin pages, "About me" and the terminal."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -69,4 +70,7 @@ async def test_the_picture_of_the_terminal_is_taken(site: Site, tmp_path: Path) 
     screen = terminal.to_screen(output)
     assert "Otter" in screen
     picture = terminal.draw(f'parley chat "{scenes.SHORT_QUESTION}"', screen, SVG)
+    # The picture ends below its last line.
+    height = float(re.findall(r'viewBox="0 0 [\d.]+ ([\d.]+)"', picture)[0])
+    assert height > max(float(y) for y in re.findall(r'<text [^>]* y="([\d.]+)"', picture)) + 40
     write("terminal.svg", picture.encode())
