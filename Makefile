@@ -4,8 +4,8 @@ PYTHON ?= python3
 WORKERS ?= 6
 # Each process begins with a part of its own, so that what tests of a file share is made once; then it helps others.
 SPREAD := --dist worksteal
-# What `make soak`, `make slow` and `make screenshots` run, and the programs of `make bench`.
-ELSEWHERE := --ignore=tests/adapters/web/pictures --ignore=tests/soak --ignore=tests/bench --ignore=tests/adapters/contract/test_under_strain.py
+# What `make soak`, `make slow`, `make screenshots` and `make bench-pages` run, and the programs of `make bench`.
+ELSEWHERE := --ignore=tests/adapters/web/pictures --ignore=tests/adapters/web/figures --ignore=tests/soak --ignore=tests/bench --ignore=tests/adapters/contract/test_under_strain.py
 # Passed on to pytest, for instance: make test ARGS="tests/agent -k budget"
 ARGS ?=
 BIN := .venv/bin
@@ -19,7 +19,7 @@ export PYTHON
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run embeddings extras test lint format bench bench-memory slow soak lock ready ready-for-tests agentdojo conformance coverage mutants reference screenshots site wheel sbom
+.PHONY: help run embeddings extras test lint format bench bench-pages bench-memory slow soak lock ready ready-for-tests agentdojo conformance coverage mutants reference screenshots site wheel sbom
 
 help: ## say what can be made
 	@echo "make run     start Parley: database, migrations, web page, workers and every platform that has a token"
@@ -29,6 +29,7 @@ help: ## say what can be made
 	@echo "make lint    ruff (rules and format), mypy, the contracts on imports, sqlfluff and squawk"
 	@echo "make format  let ruff put the code in shape"
 	@echo "make bench   measure turns against the floor program and print a table; ARGS='--against REVISION' compares"
+	@echo "make bench-pages  measure the chat page and the admin pages in a real browser"
 	@echo "make bench-memory  measure recall: what it finds, what it leaks, how long it takes"
 	@echo "make agentdojo  replay AgentDojo's 949 attacks and 97 tasks and print what had an effect and what asked"
 	@echo "make conformance  run MCP's and A2A's conformance suites and OpenAI's Node client, and print each scenario"
@@ -89,6 +90,9 @@ test: ready-for-tests
 
 bench: ready-for-tests
 	@$(BIN)/python -m tests.bench $(ARGS)
+
+bench-pages: ready-for-tests
+	@$(BIN)/python -m pytest -q -s tests/adapters/web/figures
 
 bench-memory: ready-for-tests
 	@$(BIN)/python -m tests.bench.memory $(ARGS)

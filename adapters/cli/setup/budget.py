@@ -5,7 +5,6 @@ from contextlib import aclosing
 
 from adapters.cli.console import complain, progress
 from adapters.cli.setup.interview import Interview, Values
-from agent.llm.router import Router
 from shared.clock import SystemClock
 from shared.errors import Refusal
 from shared.messages import Usage
@@ -50,6 +49,9 @@ def _find_price(settings: Settings) -> float | None:
     """Return what one answer of the first model costs, in US dollars; None if its price is unknown."""
     if not settings.llm_models:
         return None
+
+    # Imported here, as in models.py.
+    from agent.llm.router import Router
 
     async def work() -> float | None:
         async with aclosing(Router(settings, SystemClock())) as router:

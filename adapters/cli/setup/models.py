@@ -6,15 +6,11 @@ from contextlib import aclosing
 from functools import partial
 from typing import NamedTuple
 
-import httpx
-
-from adapters.cli.check_models import call_model
 from adapters.cli.console import complain
 from adapters.cli.findings import Finding
 from adapters.cli.setup.interview import Interview, Values
 from adapters.cli.setup.trials import ask_until_it_works, run_trial
 from adapters.providers import OLLAMA, OTHER, PROVIDERS
-from agent.llm.router import Router
 from shared.clock import SystemClock
 from shared.errors import Refusal
 from shared.settings import Settings, try_values
@@ -104,6 +100,9 @@ def _take_key(values: Values, key: str) -> Values:
 
 
 def _ask_for_ollama(interview: Interview) -> Values:
+    # Imported here, as below: help, and most answers, need none of it.
+    import httpx
+
     url = interview.ask("Ollama's address", OLLAMA_URL).rstrip("/")
     try:
         names = [model["name"] for model in httpx.get(f"{url}/api/tags", timeout=OLLAMA_SECONDS).json()["models"]]
@@ -126,6 +125,8 @@ def try_models(values: Values) -> Sequence[Finding]:
     if lacking := sorted({name for missing in variables.values() for name in missing or ()}):
         return [Finding("fail", "models", f"{' and '.join(lacking)} is needed")]
 
+    from adapters.cli.check_models import call_model
+
     async def work() -> list[Finding]:
         return [await call_model(settings, name) for name in settings.llm_models]
 
@@ -133,6 +134,8 @@ def try_models(values: Values) -> Sequence[Finding]:
 
 
 def _find_missing(settings: Settings) -> dict[str, tuple[str, ...] | None]:
+    from agent.llm.router import Router
+
     async def work() -> dict[str, tuple[str, ...] | None]:
         async with aclosing(Router(settings, SystemClock())) as router:
             return {name: await router.find_missing(name) for name in settings.llm_models}

@@ -1,7 +1,6 @@
 """`parley chat`: a conversation in the terminal, with or without a Parley that runs already."""
 
 import asyncio
-import os
 import signal
 import sys
 from shutil import get_terminal_size
@@ -103,7 +102,10 @@ def _list_beginnings() -> list[str]:
 
 def _introduce(settings: "Settings", who: str, model: str | None) -> None:
     """Write what stands above a conversation at the keyboard, dim where the terminal can."""
-    columns, is_dim = get_terminal_size().columns, os.environ.get("TERM") != "dumb"
+    # Imported here: with a question behind it the command has no prompt.
+    from prompt_toolkit.utils import is_dumb_terminal
+
+    columns, is_dim = get_terminal_size().columns, not is_dumb_terminal()
     for line in (
         f"Parley {__version__}. You are {who}.",
         f"Answers come from {model or describe_models(settings)}.",

@@ -117,6 +117,7 @@ def list_heavy(shell: Shell, *arguments: str, stdin: str = "") -> set[str]:
         (["version"], DATABASE),
         (["user", "list"], DATABASE | {"rich"}),
         (["link"], DATABASE),
+        (["setup", "--help"], DATABASE | {"rich"}),
     ],
 )
 def test_a_command_imports_nothing_heavy_that_it_does_not_need(

@@ -10,6 +10,7 @@ from tests.adapters.web.admin.conftest import HOSTILE, make_person
 from tests.adapters.web.admin.scenes import write_past
 from tests.adapters.web.conftest import Site
 from tests.standins.openai_api import Answer
+from tests.support.parley import Parley
 from tests.support.planning import call, plan
 
 # Names that spreadsheets would run, or that would end a cell.
@@ -127,9 +128,9 @@ async def keep_words(ann: httpx.AsyncClient, private: int, planned: int) -> None
     assert "is its person's own; it is not shown" in await text(ann, f"/admin/turns/{private}")
 
 
-async def test_a_page_of_ten_thousand_turns_leads_to_the_older_ones(site: Site) -> None:
-    await make_person(site, "ann", "admin")
-    await site.parley.sql(
+async def write_busy_channel(parley: Parley) -> None:
+    """Write ten thousand turns of one channel."""
+    await parley.sql(
         """
         WITH place AS (
             INSERT INTO conversations (platform, platform_channel_id) VALUES ('test', 'busy') RETURNING id
@@ -138,6 +139,11 @@ async def test_a_page_of_ten_thousand_turns_leads_to_the_older_ones(site: Site) 
         SELECT numbers.id, place.id, 'answered', now() FROM numbers, place
         """
     )
+
+
+async def test_a_page_of_ten_thousand_turns_leads_to_the_older_ones(site: Site) -> None:
+    await make_person(site, "ann", "admin")
+    await write_busy_channel(site.parley)
     async with site.browser("ann") as ann:
         first = (await ann.get("/admin/turns?place=busy")).text
         assert re.findall(r'href="/admin/turns/(\d+)"', first) == [str(id_) for id_ in range(10000, 9950, -1)]

@@ -1,0 +1,1 @@
+"""What the pages cost in time, on this machine; run by `make bench-pages`."""
