@@ -10,7 +10,6 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from agent.commands.personal_data.receipts import sign_receipt
 from agent.memory.turns import DELETED
 from agent.queue.redaction import redact
 from shared.db.database import Database
@@ -18,6 +17,7 @@ from shared.db.statements import load_statements
 from shared.errors import Unavailable
 from shared.files.storage import Storage
 from shared.log import get_logger
+from shared.receipts import sign_receipt
 from shared.settings import Secrets
 
 statements = load_statements(__file__)

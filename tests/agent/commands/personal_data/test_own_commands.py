@@ -8,11 +8,11 @@ from typing import Any
 import asyncpg
 
 from agent.commands import CommandReply, answer
-from agent.commands.personal_data.receipts import verify_receipt
 from agent.queue.edits import change_message
 from shared.db.database import Address
 from shared.messages import Place
 from shared.messages import Sender as Writer
+from shared.receipts import verify_receipt
 from shared.settings import Settings
 from tests.standins.openai_api import Fault, OpenAIStub
 from tests.support.parley import Parley, open_parley

@@ -11,11 +11,11 @@ import pytest
 
 from agent.commands.personal_data.erasure import erase, finish_erasures, request_erasure
 from agent.commands.personal_data.export import LISTS, export_person, statements
-from agent.commands.personal_data.receipts import verify_receipt
 from shared.errors import NotFound, Refusal, Unavailable
 from shared.memory.memories import Memories
 from shared.memory.storage import NewMemory, Origin
 from shared.messages import Place, PlatformContext, QuotedMessage
+from shared.receipts import verify_receipt
 from shared.settings import Secrets
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.parley import Parley
