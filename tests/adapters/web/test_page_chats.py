@@ -103,6 +103,40 @@ async def test_files_are_shown_before_they_are_sent_and_refused_when_they_are_to
     assert await attachment.evaluate("image => image.decode().then(() => image.naturalWidth > 0)")
 
 
+async def test_a_file_is_pasted_or_dropped_anywhere(window: Window, site: Site) -> None:
+    for event, target, field in (("paste", "#text", "clipboardData"), ("drop", "#welcome", "dataTransfer")):
+        await window.page.locator(target).evaluate(
+            """(target, [type, field]) => {
+                const data = new DataTransfer();
+                data.items.add(new File(["oars"], `${type}.txt`));
+                const Kind = type === "paste" ? ClipboardEvent : DragEvent;
+                target.dispatchEvent(new Kind(type, { [field]: data, bubbles: true, cancelable: true }));
+            }""",
+            [event, field],
+        )
+    await expect(window.page.locator("#picked .chip-name")).to_have_text(["paste.txt", "drop.txt"])
+    await window.says("two lists")
+    await expect(window.answer()).to_have_attribute("aria-busy", "false")
+
+    names = await site.parley.sql("SELECT filename, size_bytes FROM file_records ORDER BY id")
+    assert names == [("paste.txt", 4), ("drop.txt", 4)]
+
+
+async def test_a_printed_chat_is_dark_on_light_and_has_nothing_but_the_chat(window: Window) -> None:
+    page = window.page
+    await page.get_by_label("Theme").select_option("dark")
+    await window.says("a long line. " * 2000)
+    await expect(window.answer()).to_have_attribute("aria-busy", "false")
+    await page.emulate_media(media="print")
+
+    for part in ("#sidebar", "#composer", ".agent .acts button"):
+        await expect(page.locator(part).first).to_be_hidden()
+    assert await page.evaluate("getComputedStyle(document.body).color") == "rgb(31, 36, 34)"
+    # No part of it is behind a scrollbar.
+    pane = "pane => pane.scrollHeight <= pane.clientHeight && document.body.scrollHeight >= pane.scrollHeight"
+    assert await page.locator("#scroll").evaluate(pane)
+
+
 async def test_keys_stop_an_answer_and_lead_to_the_box(window: Window, site: Site) -> None:
     await window.page.keyboard.press("Tab")
     await expect(window.page.locator("#skip")).to_be_focused()
