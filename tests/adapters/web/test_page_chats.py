@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Locator, Page, expect
 from sqlalchemy.exc import IntegrityError
 
 from tests.adapters.web.browser import ARTIFACTS, Window, list_violations, open_window
 from tests.adapters.web.conftest import Site, open_site
 from tests.adapters.web.test_chat import sends
 from tests.adapters.web.test_page_past import write_long_chat
-from tests.standins.openai_api import Answer
+from tests.standins.openai_api import Answer, Fault
 from tests.standins.openai_api.script import gated_answer
 from tests.support.pictures import picture
 
@@ -277,6 +277,30 @@ async def test_only_the_owner_is_told_how_a_model_is_set_up(site: Site, chromium
             async with open_window(chromium, bare.link("ann")) as window:
                 await expect(window.page.locator(f"#no-model-{shown}")).to_be_visible()
                 await expect(window.page.locator(f"#no-model-{hidden}")).to_be_hidden()
+
+
+async def test_a_used_budget_and_a_provider_that_is_down_are_told_with_the_way_on(window: Window, site: Site) -> None:
+    async def says(text: str) -> Locator:
+        count = await window.page.locator(".message.agent").count()
+        await window.says(text)
+        await expect(window.page.locator(".message.agent")).to_have_count(count + 1)
+        await expect(window.answer()).to_have_attribute("aria-busy", "false")
+        return window.answer(count)
+
+    await says("hello")
+    await site.parley.sql("SELECT admin.set_budget('web', 'ann', 0)")
+    answer = await says("and now?")
+    await expect(answer).to_contain_text("budget")
+    await answer.get_by_role("button", name="Ask for more").click()
+    await expect(window.answer()).to_contain_text("request")
+
+    await site.parley.sql("SELECT admin.set_budget('web', 'ann', 100000)")
+    for level, is_told in (("guest", False), ("owner", True)):
+        await site.parley.sql("UPDATE users SET permission_level = :level", level=level)
+        site.parley.model.play([Fault(status=401)] * 4)
+        answer = await says("are you there?")
+        text = await answer.inner_text()
+        assert ("openai/stub" in text and "key" in text) is is_told, text
 
 
 async def test_an_empty_chat_suggests_what_the_persona_of_the_page_does(site: Site, chromium: Browser) -> None:
