@@ -25,9 +25,8 @@ def find_file(text: str, limit_mb: int) -> Path:
         # A file of this very name goes before what a shell would read in it.
         path = path if path.is_file() else to_path(text)
         if not path.is_file():
-            if path.exists():
-                raise Refusal(f"{path} is no file, and nothing else can be sent.")
-            raise Refusal(f"There is no file {path}.")
+            remark = ", but something else, which can't be sent" if path.exists() else ""
+            raise Refusal(f"There is no file {path}{remark}.")
         size = path.stat().st_size
         with path.open("rb"):
             pass

@@ -111,8 +111,8 @@ def test_what_has_no_end_or_is_no_file_is_not_read(shell: Shell, tmp_path: Path)
     for path, sentence in (
         # Only the system's administrator may open it, and then it waits for the next message of the system.
         ("/proc/kmsg", "/proc/kmsg can't be read"),
-        ("/dev/zero", "/dev/zero is no file, and nothing else can be sent."),
-        (str(tmp_path / "pipe"), "pipe is no file, and nothing else can be sent."),
+        ("/dev/zero", "There is no file /dev/zero, but something else, which can't be sent."),
+        (str(tmp_path / "pipe"), "pipe, but something else, which can't be sent."),
     ):
         result = shell.run("ask", "read it", "-f", path)
         assert (result.code, result.out, sentence in result.err) == (1, "", True), result.err
