@@ -285,7 +285,7 @@ async def test_a_used_budget_and_a_provider_that_is_down_are_told_with_the_way_o
         await window.says(text)
         await expect(window.page.locator(".message.agent")).to_have_count(count + 1)
         await expect(window.answer()).to_have_attribute("aria-busy", "false")
-        return window.answer(count)
+        return window.page.locator(".message.agent").nth(count)
 
     await says("hello")
     await site.parley.sql("SELECT admin.set_budget('web', 'ann', 0)")
