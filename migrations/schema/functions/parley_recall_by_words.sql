@@ -3,7 +3,7 @@
 -- round trip is enough.
 --
 -- `counted` finds the rarest words; `hits` reads where these occur; `rough` gives each occurrence to the memory itself and to
--- both neighbours, whose windows contain it, by scores that ignore the length of windows; `scored` looks all words up for the
+-- both neighbours, whose windows contain it, by scores that ignore the length of windows, of which few may be alike; `scored` looks all words up for the
 -- candidates that this gives, and has the exact scores (BM25 of the text and of its window). Without any word the newest are
 -- the best. Of each of the first p_k the row has the text and the neighbours, unless p_vectors_follow and there are vectors: then
 -- parley_recall_by_vectors has the texts, and there is one row, with the ids and scores of all candidates. Every row also has
@@ -80,17 +80,27 @@ BEGIN
         ) AS w
         WHERE t.finds
     ), rough AS MATERIALIZED (
-        SELECT h.scope_id, h.ordinal + step AS ordinal, sum(CASE step WHEN 0 THEN h.turn ELSE 0 END + h.around) AS score
-        FROM hits AS h CROSS JOIN (VALUES (-1), (0), (1)) AS steps (step)
-        WHERE step = 0 OR h.ordinal < 4611686018427387904
-        GROUP BY 1, 2 ORDER BY score DESC, 2 DESC LIMIT 180
+        -- What was said again and again has the same score each time: the newest 20 of those alike come first, then 20 more, so
+        -- that there is room for what was told once.
+        SELECT alike.scope_id, alike.ordinal, alike.score FROM (
+            SELECT s.*, row_number() OVER (ORDER BY s.score DESC, s.ordinal DESC) - rank() OVER (ORDER BY s.score DESC) AS place
+            FROM (
+                SELECT h.scope_id, h.ordinal + step AS ordinal,
+                       sum(CASE step WHEN 0 THEN h.turn ELSE 0 END + h.around)::real AS score
+                FROM hits AS h CROSS JOIN (VALUES (-1), (0), (1)) AS steps (step)
+                WHERE step = 0 OR h.ordinal < 4611686018427387904
+                GROUP BY 1, 2 ORDER BY score DESC, 2 DESC LIMIT 2000
+            ) AS s
+        ) AS alike
+        WHERE alike.place < 40
+        ORDER BY alike.place / 20, alike.score DESC, alike.ordinal DESC LIMIT 180
     ), candidates AS MATERIALIZED (
         -- Of what somebody said again and again only the best place; bare questions and talk go after what was told. Of two
         -- people who said the same, the question may name either.
         SELECT first.* FROM (
             SELECT r.scope_id, r.ordinal, r.score, m.id, m.said_at, m.speaker, m.source, m.is_from_bot, m.window_length, m.is_talk,
                    m.is_talk OR m.is_question AS tells_nothing, row_number() OVER (
-                       PARTITION BY md5(lower(m.content)), m.speaker, m.source, m.is_from_bot
+                       PARTITION BY md5(lower(m.content))::uuid, m.speaker, m.source, m.is_from_bot
                        ORDER BY r.score DESC, m.said_at DESC, r.ordinal DESC
                    ) AS place
             FROM rough AS r CROSS JOIN LATERAL (

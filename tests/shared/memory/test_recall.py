@@ -257,6 +257,24 @@ async def test_facts_stay_the_first_lines_however_often_they_are_asked_for(
         assert echoes == [], number
 
 
+async def test_what_was_told_once_is_recalled_behind_a_question_that_was_asked_two_hundred_times(
+    memories: Memories, ann: int, conversation_id: int
+) -> None:
+    question, fact = "Where do I like to climb?", "Ann climbs in steep ice"
+    told = "My whole family goes to the same old hut each summer, because from there one can climb in all directions."
+    await memories.add([line(ann, conversation_id, told)])
+    await memories.add([NewMemory(ann, Origin(HOME), fact, said_at=MARCH, source="fact")])
+    await memories.add(
+        [
+            line(ann, conversation_id, sentence, at=day, is_from_bot=sentence != question)
+            for day in range(1, 201)
+            for sentence in (question, "You have told me what you like.")
+        ]
+    )
+
+    assert {told, fact} <= set(await contents(memories.of_user(ann, HOME, None), question))
+
+
 async def test_of_two_people_who_said_the_same_the_one_whom_the_question_names_is_recalled(
     memories: Memories, database: Database, ann: int, conversation_id: int
 ) -> None:
