@@ -26,18 +26,21 @@ def upgrade() -> None:
         run_file(SCHEMA / f"{topic}.sql")
     run(f"INSERT INTO schema_compatibility (id, oldest_revision) VALUES (1, '{revision}')")  # noqa: S608  # a constant
     install_functions("functions", "PUBLIC")
-    for path in sorted((SCHEMA / "functions" / "admin").glob("*.sql")):
-        run_file(path)
+    run("\n".join(path.read_text("utf-8") for path in list_files("functions/admin")))
     run_file(SCHEMA / "admin.sql")
     # For what `RETENTION_EVENTS_DAYS` is by default; the maintenance makes those that follow.
     run("SELECT public.parley_make_partitions(365)")
 
 
 def install_functions(folder: str, excluded: str) -> None:
-    """Make the functions of a folder for those whom roles.sql names, without the excluded roles."""
-    for path in sorted((SCHEMA / folder).glob("*.sql")):
-        run_file(path)
-        run(f"REVOKE EXECUTE ON FUNCTION public.{path.stem} FROM {excluded}")
+    """Make the functions of a folder for those whom roles.sql names, without the excluded roles, in one round trip."""
+    revoked = "\nREVOKE EXECUTE ON FUNCTION public.{} FROM {};\n"
+    run("".join(path.read_text("utf-8") + revoked.format(path.stem, excluded) for path in list_files(folder)))
+
+
+def list_files(folder: str) -> list[Path]:
+    """Return the files of a folder of the schema in the order of their names."""
+    return sorted((SCHEMA / folder).glob("*.sql"))
 
 
 def run_file(path: Path) -> None:
