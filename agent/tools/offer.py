@@ -96,10 +96,16 @@ class Offer:
         bare = [tool for tool in (*self.tools, *self.left_out) if tool.run.__name__ == LOCAL.sub("", name)]
         return [tool for tool in bare if tool.owns_bare_name] or bare
 
+    @cached_property
+    def _named(self) -> Mapping[str, Tool]:
+        # The first of those with one name.
+        tools = reversed((*self.tools, *self.left_out))
+        return {name: tool for tool in tools for name in (tool.wire_name, tool.name)}
+
     def _find(self, name: str) -> Tool | None:
-        for tool in (*self.tools, *self.left_out):
-            if name in (tool.wire_name, tool.name):
-                return tool
+        # A dozen times for each call of a turn.
+        if (tool := self._named.get(name)) is not None:
+            return tool
         matches = self.list_meant(name)
         return matches[0] if len(matches) == 1 else None
 

@@ -1,5 +1,6 @@
 """Memories of users: remember, recall, list and forget."""
 
+import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -289,9 +290,9 @@ class MemoryOfUser:
 
     async def list_all(self, limit: int = 100, skip: int = 0) -> list[StoredMemory]:
         """Return the facts that are remembered about the user, newest first, without messages of conversations."""
-        parameters = {"user_id": self.visibility.user_id, "limit": limit, "skip": skip}
-        async with self._transaction() as session:
-            return [StoredMemory(*row) for row in await session.execute(statements.list_memories, parameters)]
+        parameters = {"visibility": json.dumps(self.visibility.settings), "limit": limit, "skip": skip}
+        async with self.database.statement() as session:
+            return [StoredMemory(*row) for row in (await session.execute(statements.list_memories, parameters)).all()]
 
     async def read(self, ids: Sequence[int]) -> dict[int, StoredMemory]:
         """Return those of these memories that still exist and are visible here, by id."""

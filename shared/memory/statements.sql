@@ -11,10 +11,7 @@ SELECT id, content, scope, said_at, author FROM memories WHERE id = :memory_id;
 SELECT id, content, scope, said_at, author FROM memories WHERE id = ANY(CAST(:ids AS bigint[]));
 
 -- name: list_memories
--- What is visible beside that is of other members of the channel.
-SELECT id, content, scope, said_at, author FROM memories
-WHERE user_id = :user_id AND source <> 'turn' AND superseded_by IS NULL
-ORDER BY said_at DESC, id DESC LIMIT :limit OFFSET :skip;
+SELECT * FROM parley_list_memories(CAST(:visibility AS jsonb), :limit, :skip);
 
 -- name: list_newest
 SELECT id, content, scope, source, said_at, speaker, is_from_bot FROM memories WHERE user_id = :user_id AND superseded_by IS NULL

@@ -26,7 +26,7 @@ KINDS = {
     "answer": "FROM inbox LEFT JOIN turns",
     "sweep": "UPDATE workers",
     "look": "AS tasks",
-    "tool": "SELECT id, content, scope, said_at FROM memories",
+    "tool": "parley_list_memories",
     "listen": "LISTEN",
     # In the background, for many turns at once.
     "remember": "SELECT turn_id FROM unremembered_turns ORDER BY",

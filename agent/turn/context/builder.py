@@ -350,17 +350,17 @@ def drop_blocks(past: Sequence[PastStep], window: Window, summarized_turn_id: in
 
 def count_history(steps: Sequence[PastStep]) -> int:
     """Return an upper estimate of the tokens of these steps in the prompt, images included."""
-    tokens = count_images(past_step.step for past_step in steps)
-    for step in (past_step.step for past_step in steps):
-        is_long = step.role == "tool_result" and len(step.content) > PAST_RESULT_CHARS
-        tokens += min(step.token_count, count_tokens(step.content[:PAST_RESULT_CHARS])) if is_long else step.token_count
+    own = [past_step.step for past_step in steps]
+    tokens = count_images(own) + sum([step.token_count for step in own])
+    for step in [step for step in own if step.role == "tool_result" and len(step.content) > PAST_RESULT_CHARS]:
+        tokens -= max(0, step.token_count - count_tokens(step.content[:PAST_RESULT_CHARS]))
     return tokens
 
 
 def count_images(steps: Iterable[Step]) -> int:
     """Return the tokens of the images that these steps name."""
     # The turn of an image does not matter for counting tokens.
-    naming = [(0, step) for step in steps if names_files(step)]
+    naming = [(0, step) for step in steps if step.role == "user" and "(file_id " in step.content]
     return IMAGE_TOKENS * len(find_named(naming)) if naming else 0
 
 
