@@ -106,6 +106,14 @@ def start_database(settings: "Settings") -> Thread:
     return thread
 
 
+def wait_for_database(thread: Thread) -> None:
+    """Wait for what `start_database` has begun; import the page meanwhile, which is needed behind it."""
+    if thread.is_alive():
+        from adapters import web  # noqa: F401
+
+        thread.join()
+
+
 @asynccontextmanager
 async def kept_up(settings: "Settings", address: "Address") -> AsyncIterator[None]:
     """While the block runs, start the embedded Postgres again whenever it has ended."""

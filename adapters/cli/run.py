@@ -12,7 +12,7 @@ import typer
 from adapters.cli.console import complain, say, seconds_since_start, shorten
 from adapters.cli.endings import DONE
 from adapters.cli.models import describe_models, describe_recall, describe_remedy, is_offline
-from adapters.cli.opening import in_transaction, read_settings, start_database
+from adapters.cli.opening import in_transaction, read_settings, start_database, wait_for_database
 from adapters.cli.restart import Restart
 from shared import __version__
 from shared.errors import ConfigurationError
@@ -72,8 +72,7 @@ def run_all(
         )
         serve(settings, parts, report)
 
-    if database.is_alive():
-        database.join()
+    wait_for_database(database)
     with restart.offered(settings.parley_home):
         code = _run_processes(settings, [run_first, *[partial(_run_next, settings, platforms)] * (count - 1)])
     restart.begin_again(code)
