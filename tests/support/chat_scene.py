@@ -77,11 +77,14 @@ class ChatScene(ABC):
     async def until_value(self, value: Any, statement: str, **parameters: Any) -> None:
         """Return once a query gives this value."""
         until = asyncio.get_running_loop().time() + PATIENCE
+        pause = 0.01
         while asyncio.get_running_loop().time() < until:
             rows = await self.sql(statement, **parameters)
             if rows and rows[0][0] == value:
                 return
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(pause)
+            # Most come soon; to ask often for what takes seconds would cost the processor more than what is tested.
+            pause = min(1.5 * pause, 0.2)
         assert rows == [(value,)]
 
     def prompt(self, number: int = -1) -> str:
