@@ -10,7 +10,7 @@ import httpx
 from playwright.async_api import Page
 
 from tests.adapters.web.admin.conftest import examine
-from tests.adapters.web.browser import ARTIFACTS
+from tests.adapters.web.browser import take_picture
 from tests.adapters.web.conftest import BY_HAND, Site, open_site
 from tests.support.parley import Parley
 
@@ -41,13 +41,12 @@ async def open_by_hand(link: str, cookies: Any = None) -> httpx.Response:
 
 
 async def look(page: Page, name: str) -> list[str]:
-    """Take pictures of a page in a wide window, and dark on a phone; return what is wrong with them."""
+    """Look at a page in a wide window, and dark on a phone; return what is wrong."""
     problems = []
-    ARTIFACTS.mkdir(exist_ok=True)
     for width, scheme in VIEWS:
         await page.set_viewport_size({"width": width, "height": 900})
         await page.emulate_media(color_scheme=scheme)
-        picture = ARTIFACTS / f"{name}-{width}-{scheme}.png"
-        await page.screenshot(path=picture, full_page=True)
-        problems += [f"{picture.name}: {problem}" for problem in await examine(page, width)]
+        view = f"{name}-{width}-{scheme}"
+        await take_picture(page, view, full_page=True)
+        problems += [f"{view}: {problem}" for problem in await examine(page, width)]
     return problems

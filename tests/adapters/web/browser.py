@@ -16,8 +16,9 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 from tests.support.folders import temporary_folder
 from tests.support.source_tree import ROOT
 
-ARTIFACTS = ROOT / "tests/artifacts"
 AXE = ROOT / "tests/adapters/web/vendor/axe.min.js"
+# The rules of axe whose outcome colours decide.
+OF_COLOURS = ("color-contrast", "link-in-text-block")
 
 # The same engine without the parts of a desktop program, which take a second of the processor for each window.
 CHROMIUM = shutil.which("chromium-headless-shell")
@@ -106,8 +107,17 @@ async def open_window(chromium: Browser, address: str, **options: Any) -> AsyncI
     assert [complaint for complaint in window.complaints if expected is None or expected not in complaint] == []
 
 
-async def list_violations(page: Page) -> list[str]:
-    """Let axe look at the page once nothing moves there any more; return each rule that is broken, and where."""
+async def take_picture(page: Page, name: str, **options: Any) -> None:
+    """Keep a picture of the page in the folder that `PICTURES` names, where it names one: nothing reads them."""
+    if folder := os.environ.get("PICTURES"):
+        await page.screenshot(path=ROOT / folder / f"{name}.png", **options)
+
+
+async def list_violations(page: Page, *rules: str) -> list[str]:
+    """Let axe look at the page once nothing moves there any more; return each rule that is broken, and where.
+
+    With `rules` it looks for these alone.
+    """
     if not await page.evaluate("Boolean(window.axe)"):
         # Evaluated, because the page's policy lets no script tag in.
         await page.evaluate(AXE.read_text("utf-8"))
@@ -117,7 +127,8 @@ async def list_violations(page: Page) -> list[str]:
         ".filter(motion => motion instanceof CSSTransition).map(motion => motion.finished)).then(() => null)"
     )
     broken = await page.evaluate(
-        "axe.run(document, { resultTypes: ['violations'] })"
-        ".then(({violations}) => violations.map(({id, nodes}) => `${id}: ${nodes.map(node => node.html).join(' ')}`))"
+        "rules => axe.run(document, { resultTypes: ['violations'], ...(rules.length ? { runOnly: rules } : {}) })"
+        ".then(({violations}) => violations.map(({id, nodes}) => `${id}: ${nodes.map(node => node.html).join(' ')}`))",
+        rules,
     )
     return [str(rule) for rule in broken]

@@ -8,7 +8,7 @@ import pytest
 from playwright.async_api import Browser, Locator, Page, expect
 from sqlalchemy.exc import IntegrityError
 
-from tests.adapters.web.browser import ARTIFACTS, Window, list_violations, open_window
+from tests.adapters.web.browser import Window, list_violations, open_window, take_picture
 from tests.adapters.web.conftest import Site, open_site
 from tests.adapters.web.test_chat import sends
 from tests.adapters.web.test_page_past import write_long_chat
@@ -232,7 +232,6 @@ async def test_the_list_closes_by_a_click_beside_it_and_its_search_is_seen_on_a_
 
 
 async def test_the_page_is_accessible_in_light_and_dark_on_desk_and_phone(site: Site, chromium: Browser) -> None:
-    ARTIFACTS.mkdir(exist_ok=True)
     tool = ("calculator__calculate", {"expression": "2+2"})
     site.parley.model.play([Answer(tool_calls=[tool]), Answer(ANSWER)])
     async with site.browser("ann") as ann:
@@ -264,7 +263,7 @@ async def test_the_page_is_accessible_in_light_and_dark_on_desk_and_phone(site: 
 async def examine(page: Page, name: str) -> None:
     """Let axe look at the page, and keep a picture of it."""
     assert await list_violations(page) == [], name
-    await page.screenshot(path=ARTIFACTS / f"{name}.png")
+    await take_picture(page, name)
 
 
 async def test_only_the_owner_is_told_how_a_model_is_set_up(site: Site, chromium: Browser) -> None:

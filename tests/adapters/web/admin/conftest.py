@@ -9,12 +9,11 @@ from typing import Any, Literal
 import httpx
 from playwright.async_api import Browser, Page
 
-from tests.adapters.web.browser import ARTIFACTS, Window, list_violations, open_window
+from tests.adapters.web.browser import OF_COLOURS, Window, list_violations, open_window, take_picture
 from tests.adapters.web.conftest import Site
 
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 WIDTHS = (1280, 360)
-PICTURES = {(1280, "light"), (360, "dark")}
 TOKEN = re.compile(r'name="token" value="([^"]+)"')
 # Chromium notes each answer with such a status in the console.
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
@@ -49,24 +48,23 @@ async def admin_window(
 
 
 async def look(page: Page, name: str) -> list[str]:
-    """Look at a page, light and dark, at both widths, and take pictures; return what is wrong."""
+    """Look at a page, light and dark, at both widths; return what is wrong."""
     problems = []
-    ARTIFACTS.mkdir(exist_ok=True)
     for width in WIDTHS:
         await page.set_viewport_size({"width": width, "height": 900})
         for scheme in SCHEMES:
             await page.emulate_media(color_scheme=scheme)
             view = f"admin-{name}-{width}-{scheme}"
-            # Two of four show all there is to see, and each takes as long as what axe does.
-            if (width, scheme) in PICTURES:
-                await page.screenshot(path=ARTIFACTS / f"{view}.png", full_page=True)
-            problems += [f"{view}: {problem}" for problem in await examine(page, width)]
+            await take_picture(page, view, full_page=True)
+            # What is there, its names and its order are the same in both schemes.
+            rules = () if scheme == SCHEMES[0] else OF_COLOURS
+            problems += [f"{view}: {problem}" for problem in await examine(page, width, *rules)]
     return problems
 
 
-async def examine(page: Page, width: int) -> list[str]:
-    """Return the violations that axe finds, and whether the page is wider than the screen."""
-    violations = await list_violations(page)
+async def examine(page: Page, width: int, *rules: str) -> list[str]:
+    """Return the violations that axe finds, all or those of some rules, and whether it is wider than the screen."""
+    violations = await list_violations(page, *rules)
     if await page.evaluate("document.documentElement.scrollWidth") > width:
         violations.append("it is wider than the screen")
     return violations

@@ -11,7 +11,7 @@ from playwright.async_api import Browser, FilePayload, expect
 from sqlalchemy.exc import DBAPIError
 
 from tests.adapters.web.admin.conftest import TOKEN, admin_window, look, make_person, post
-from tests.adapters.web.browser import ARTIFACTS, Window, open_window
+from tests.adapters.web.browser import Window, open_window, take_picture
 from tests.adapters.web.conftest import Site
 from tests.adapters.web.test_page_chats import examine
 from tests.support.pictures import picture
@@ -125,7 +125,7 @@ async def see_the_picture(window: Window) -> None:
     await page.set_viewport_size({"width": 360, "height": 780})
     await page.emulate_media(color_scheme="dark")
     await examine(page, "portrait-360")
-    await page.screenshot(path=ARTIFACTS / "portrait-360-dark.png")
+    await take_picture(page, "portrait-360-dark")
     await page.set_viewport_size({"width": 1280, "height": 780})
     await page.get_by_label("Persona").select_option("Poet")
     await expect(page.locator("#face")).to_be_hidden()
