@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from tests.adapters.cli.shell import Shell, cell
 
 
@@ -13,7 +11,8 @@ def test_a_former_admin_has_a_limit_again(shell: Shell) -> None:
     assert shell.says("user", "promote", "discord:81", "guest").endswith("guest, 50,000 tokens in 30 days\n")
 
 
-FOR_A_DAY = ("grant", "add", "{who}", "admin", "--until", "2096-01-31")
+# The permission admin, until a day.
+FOR_A_DAY = "until"
 UPDATE = "UPDATE users SET {} WHERE id = (SELECT user_id FROM user_platform_links WHERE platform_user_id = '{{id}}')"
 STATE = """
 SELECT permission_level, permission_until, permission_after, token_budget_monthly, paused_at, is_memory_paused
@@ -21,49 +20,63 @@ FROM users JOIN user_platform_links ON user_id = users.id WHERE platform_user_id
 """
 
 
-@pytest.mark.parametrize(
-    ("steps", "state"),
-    [
-        ([FOR_A_DAY, "admin"], "admin||||"),
-        (["admin", "guest"], "guest|||50000|"),
-        ([FOR_A_DAY, "guest"], "guest|||50000|"),
-        (["admin", "1000", "admin"], "admin||||"),
-        (["1000", FOR_A_DAY, "user"], "user|||1000|"),
-        (["admin", FOR_A_DAY, "unlimited", "user"], "user|||50000|"),
-    ],
-)
-def test_whoever_changes_a_permission_the_same_comes_of_it(
-    shell: Shell, steps: list[str | tuple[str, ...]], state: str
-) -> None:
-    def by_command(who: str, step: str) -> None:
-        is_budget = step.isdecimal() or step == "unlimited"
-        shell.says("user", "set-budget" if is_budget else "promote", who, step)
+STORIES = {
+    (FOR_A_DAY, "admin"): "admin||||",
+    ("admin", "guest"): "guest|||50000|",
+    (FOR_A_DAY, "guest"): "guest|||50000|",
+    ("admin", "1000", "admin"): "admin||||",
+    ("1000", FOR_A_DAY, "user"): "user|||1000|",
+    ("admin", FOR_A_DAY, "unlimited", "user"): "user|||50000|",
+}
+ADD = """
+WITH person AS (INSERT INTO users (token_budget_monthly) VALUES (50000) RETURNING id)
+INSERT INTO user_platform_links (user_id, platform, platform_user_id) SELECT id, 'discord', '{}' FROM person
+"""
 
-    def by_function(who: str, step: str) -> None:
-        is_budget = step.isdecimal() or step == "unlimited"
-        value = "NULL" if step == "unlimited" else step if is_budget else f"'{step}'"
-        function = "set_budget" if is_budget else "grant_permission"
-        cell(shell, f"SELECT admin.{function}('discord', '{who.partition(':')[2]}', {value})")
 
-    def by_statement(who: str, step: str) -> None:
-        value = "NULL" if step == "unlimited" else step if step.isdecimal() else f"'{step}'"
-        column = "permission_level" if value[0] == "'" else "token_budget_monthly"
-        cell(shell, UPDATE.format(f"{column} = {value}").format(id=who.partition(":")[2]))
+def to_arguments(account: str, step: str) -> tuple[str, ...]:
+    """Return the command of a step."""
+    if step == FOR_A_DAY:
+        return ("grant", "add", account, "admin", "--until", "2096-01-31")
+    return ("user", "set-budget" if step.isdecimal() or step == "unlimited" else "promote", account, step)
 
-    accounts = []
-    for way in (by_command, by_function, by_statement):
-        account = f"{way.__name__}-{'-'.join(step if isinstance(step, str) else 'day' for step in steps)}"
-        accounts.append(account)
-        who = f"discord:{account}"
-        shell.says("user", "set-budget", who, "50,000", "--new")
+
+def to_call(account: str, step: str) -> str:
+    """Return the call of an admin's function that does the same."""
+    if step == FOR_A_DAY:
+        return f"SELECT admin.grant_permission('discord', '{account}', 'admin', '2096-01-31Z')"
+    if step.isdecimal() or step == "unlimited":
+        return f"SELECT admin.set_budget('discord', '{account}', {step if step.isdecimal() else 'NULL'})"
+    return f"SELECT admin.grant_permission('discord', '{account}', '{step}')"
+
+
+def to_update(account: str, step: str) -> str:
+    """Return the statement that does the same; for an end there is none but the function."""
+    if step == FOR_A_DAY:
+        return to_call(account, step)
+    value = "NULL" if step == "unlimited" else step if step.isdecimal() else f"'{step}'"
+    column = "permission_level" if value[0] == "'" else "token_budget_monthly"
+    return UPDATE.format(f"{column} = {value}").format(id=account)
+
+
+def test_whoever_changes_a_permission_the_same_comes_of_it(shell: Shell) -> None:
+    states: dict[str, str] = {}
+    statements: list[str] = []
+    for number, (steps, state) in enumerate(STORIES.items()):
+        shell.says("user", "set-budget", f"discord:command-{number}", "50,000", "--new")
         for step in steps:
-            if isinstance(step, str):
-                way(who, step)
-            else:
-                shell.says(*(part.format(who=who) for part in step))
-    states = cell(shell, " UNION ALL ".join(map(STATE.format, accounts))).splitlines()
-    assert states == [f"{state}|f"] * len(accounts), accounts
-    assert json.loads(shell.says("user", "show", who, "--json"))["permission_level"] == state.partition("|")[0]
+            shell.says(*to_arguments(f"discord:command-{number}", step))
+        for way, to_statement in (("function", to_call), ("statement", to_update)):
+            account = f"{way}-{number}"
+            statements += [ADD.format(account), *(to_statement(account, step) for step in steps)]
+        states |= {f"{way}-{number}": f"{state}|f" for way in ("command", "function", "statement")}
+    # Each in a transaction of its own.
+    shell.says("psql", "-q", *(part for statement in statements for part in ("-c", statement)))
+
+    results = cell(shell, " UNION ALL ".join(map(STATE.format, states))).splitlines()
+    assert dict(zip(states, results, strict=True)) == states
+    show = json.loads(shell.says("user", "show", "discord:function-5", "--json"))
+    assert show["permission_level"] == "user"
 
 
 def test_a_grant_until_the_same_day_still_ends_and_an_ended_one_is_shown_as_what_is_left(shell: Shell) -> None:
