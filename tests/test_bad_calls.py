@@ -202,15 +202,17 @@ async def test_ten_thousand_calls_in_one_answer_run_as_far_as_one_answer_may_go(
     assert "at most 32 calls" in results[32]["message"]
 
 
-@pytest.mark.parametrize("kind", LARGE)
 async def test_a_result_of_fifty_megabytes_is_cut(
-    settings: Settings, address: Address, model: OpenAIStub, kind: str
+    settings: Settings, address: Address, model: OpenAIStub, subtests: pytest.Subtests
 ) -> None:
-    reply = await make_calls(settings, address, model, ("odd__load", {"kind": kind}))
+    async with parley_with_odd_tools(settings, address, model) as parley:
+        for kind in LARGE:
+            with subtests.test(kind):
+                reply = await let_call(parley, ("odd__load", {"kind": kind}), channel=kind)
 
-    [result] = [call.result for call in reply.tool_calls_made]
-    assert result["cut"] is True
-    assert len(result["beginning"]) > 3000
+                [result] = [call.result for call in reply.tool_calls_made]
+                assert result["cut"] is True
+                assert len(result["beginning"]) > 3000
 
 
 @pytest.mark.parametrize("kind", ["text", "list", "nested", "endless", "itself"])

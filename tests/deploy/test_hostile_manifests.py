@@ -1,7 +1,6 @@
 """Manifests that somebody has written to do harm, or by mistake."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -40,29 +39,27 @@ SERVER = {
 }
 
 
-@pytest.mark.parametrize("name", TEXTS)
-async def test_a_hostile_text_is_refused_in_a_sentence(installation: Installation, name: str) -> None:
-    code, output, errors = await installation.parley("apply", "-", stdin=TEXTS[name])
-    fault, end = errors.splitlines()
-    assert (code, output, end) == (1, "", "parley: nothing is changed")
-    assert fault.startswith("parley: -")
-    assert fault.isprintable()
+async def test_a_hostile_text_is_refused_in_a_sentence(installation: Installation, subtests: pytest.Subtests) -> None:
+    for name, text in TEXTS.items():
+        with subtests.test(name):
+            code, output, errors = await installation.parley("apply", "-", stdin=text)
+            fault, end = errors.splitlines()
+            assert (code, output, end) == (1, "", "parley: nothing is changed")
+            assert fault.startswith("parley: -")
+            assert fault.isprintable()
 
 
-@pytest.mark.parametrize(
-    "resource",
-    [
-        pytest.param(with_spec(PIRATE, maxTokens=2**31), id="an integer"),
-        pytest.param(limit(kind="installation", tokens=2**63), id="a bigint"),
-        pytest.param(limit(kind="installation", dollars=float("inf")), id="infinity"),
-        pytest.param(limit(kind="installation", dollars=1e300), id="a numeric"),
-    ],
-)
-async def test_a_number_that_no_column_holds_is_refused(installation: Installation, resource: dict[str, Any]) -> None:
-    code, _, errors = await installation.apply(resource)
-    assert code == 1
-    assert errors.endswith("nothing is changed\n")
-    assert "Traceback" not in errors
+async def test_a_number_that_no_column_holds_is_refused(installation: Installation) -> None:
+    for resource in (
+        with_spec(PIRATE, maxTokens=2**31),
+        limit(kind="installation", tokens=2**63),
+        limit(kind="installation", dollars=float("inf")),
+        limit(kind="installation", dollars=1e300),
+    ):
+        code, _, errors = await installation.apply(resource)
+        assert code == 1, resource
+        assert errors.endswith("nothing is changed\n")
+        assert "Traceback" not in errors
 
 
 async def test_a_refusal_does_not_tell_the_row_with_its_secrets(installation: Installation) -> None:

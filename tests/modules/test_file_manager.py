@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -322,38 +321,32 @@ async def test_a_word_document_is_read_including_its_tables(context: ToolContext
     assert await read_file(context, make_docx(document)) == "Grüß dich\t!\n\na | b\n"
 
 
-@pytest.mark.parametrize(
-    "pack",
-    [
-        lambda: make_docx(body("<w:p/>"), bomb=bytes(20 * MEGABYTE)),
-        lambda: make_docx(body("<w:p/>"), one=bytes(60 * MEGABYTE), two=bytes(60 * MEGABYTE)),
-        lambda: make_docx(body("<w:p/>"), **{f"entry{number}": b"x" for number in range(1001)}),
-    ],
-    ids=["ratio", "size", "entries"],
-)
-async def test_a_decompression_bomb_is_refused(context: ToolContext, pack: Callable[[], bytes]) -> None:
-    with pytest.raises(ToolError, match="unpacks to more than is allowed"):
-        await read_file(context, pack())
+async def test_a_decompression_bomb_is_refused(context: ToolContext, subtests: pytest.Subtests) -> None:
+    bombs: dict[str, dict[str, bytes]] = {
+        "ratio": {"bomb": bytes(20 * MEGABYTE)},
+        "size": {"one": bytes(60 * MEGABYTE), "two": bytes(60 * MEGABYTE)},
+        "entries": {f"entry{number}": b"x" for number in range(1001)},
+    }
+    for name, entries in bombs.items():
+        with subtests.test(name), pytest.raises(ToolError, match="unpacks to more than is allowed"):
+            await read_file(context, make_docx(body("<w:p/>"), **entries))
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        make_docx("<!DOCTYPE a [<!ENTITY b 'bbbb'><!ENTITY c '&b;&b;&b;'>]>" + body("<w:p>&c;</w:p>")),
-        make_docx("no xml"),
-        make_docx(body("<w:p/>"))[:-40],
-        b"%PDF-1.4\n" + bytes(range(256)) * 20,
-        make_pdf("half")[:200],
-        b"%PDF-",
-    ],
-    ids=["entities", "no-xml", "cut-archive", "garbage-pdf", "cut-pdf", "empty-pdf"],
-)
-async def test_a_damaged_document_is_refused_with_one_line(context: ToolContext, content: bytes) -> None:
-    with pytest.raises(ToolError, match=r"given\.bin can't be read") as caught:
-        await read_file(context, content, "given.bin")
+async def test_a_damaged_document_is_refused_with_one_line(context: ToolContext, subtests: pytest.Subtests) -> None:
+    for name, content in {
+        "entities": make_docx("<!DOCTYPE a [<!ENTITY b 'bbbb'><!ENTITY c '&b;&b;&b;'>]>" + body("<w:p>&c;</w:p>")),
+        "no XML": make_docx("no xml"),
+        "a cut archive": make_docx(body("<w:p/>"))[:-40],
+        "garbage as PDF": b"%PDF-1.4\n" + bytes(range(256)) * 20,
+        "a cut PDF": make_pdf("half")[:200],
+        "an empty PDF": b"%PDF-",
+    }.items():
+        with subtests.test(name):
+            with pytest.raises(ToolError, match=r"given\.bin can't be read") as caught:
+                await read_file(context, content, "given.bin")
 
-    assert "\n" not in str(caught.value)
-    assert "Traceback" not in str(caught.value)
+            assert "\n" not in str(caught.value)
+            assert "Traceback" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -175,9 +175,9 @@ async def test_a_mark_that_can_be_no_message_lets_everything_be_read_that_may_be
         await scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id <> :mark", mark=mark)
 
 
-@pytest.mark.parametrize("mark", ["", "garbage", "-5", "NaN", "1e9", "99999999999999999999999", "١٢", "17\n"])
-async def test_a_mark_that_is_no_number_is_refused_by_the_database(address: Address, mark: str) -> None:
+async def test_a_mark_that_is_no_number_is_refused_by_the_database(address: Address) -> None:
     async with connected(address, as_owner=False) as program:
         await program.execute("INSERT INTO bots (id, platform, token_hash) VALUES (1, 'discord', 'x')")
-        with pytest.raises(asyncpg.CheckViolationError):
-            await program.execute("INSERT INTO shards (bot_id, shard_id, seen_id) VALUES (1, 0, $1)", mark)
+        for mark in ("", "garbage", "-5", "NaN", "1e9", "99999999999999999999999", "١٢", "17\n"):
+            with pytest.raises(asyncpg.CheckViolationError):
+                await program.execute("INSERT INTO shards (bot_id, shard_id, seen_id) VALUES (1, 0, $1)", mark)

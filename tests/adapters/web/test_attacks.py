@@ -79,26 +79,22 @@ async def test_a_place_whose_names_no_index_can_keep_is_refused_and_what_comes_b
     assert (await site.posts("hello", platform_channel_id=names[0])).status_code == 200
 
 
-@pytest.mark.parametrize("mark", ["%00", "a%00b", "%ED%A0%80", "%C0%80", "%2500"])
-async def test_characters_that_no_table_can_keep_are_no_fault_of_ours_in_any_address(site: Site, mark: str) -> None:
-    paths = [f"/v1/models/{mark}", f"/v1/conversations/{mark}/events", f"/v1/conversations/1/events?after={mark}"]
-    paths += [
-        f"/files/{mark}",
-        f"/files/1?until={mark}&signature={mark}",
-        f"/static/{mark}",
-        f"/{mark}",
-        f"/?key={mark}",
-    ]
-    paths += [f"/page/chats?before={mark}", f"/page/chats/{mark}/messages", f"/page/chats/c/messages?before={mark}"]
-    paths += [f"/page/search?words={mark}", f"/chat/events?event_id={mark}", f"/a2a/{mark}"]
+async def test_characters_that_no_table_can_keep_are_no_fault_of_ours_in_any_address(site: Site) -> None:
+    paths = ["/v1/models/{0}", "/v1/conversations/{0}/events", "/v1/conversations/1/events?after={0}"]
+    paths += ["/files/{0}", "/files/1?until={0}&signature={0}", "/static/{0}", "/{0}", "/?key={0}"]
+    paths += ["/page/chats?before={0}", "/page/chats/{0}/messages", "/page/chats/c/messages?before={0}"]
+    paths += ["/page/search?words={0}", "/chat/events?event_id={0}", "/a2a/{0}"]
+    marks = ("%00", "a%00b", "%ED%A0%80", "%C0%80", "%2500")
     async with site.browser() as page:
-        responses = [await client.get(path) for client in (page, site.client) for path in paths]
+        addresses = [path.format(mark) for path in paths for mark in marks]
+        responses = [await client.get(address) for client in (page, site.client) for address in addresses]
         responses.append(await page.get("/page/chats", headers={"Cookie": 'parley_session="\\000"'}))
 
     assert [(response.url, response.status_code) for response in responses if response.status_code >= 500] == []
-    if "%00" in mark:
-        results = next(response for response in responses if "page/search?" in str(response.url))
-        assert (results.status_code, results.json()["error"]["code"]) == (400, "invalid_request")
+    results = dict(zip(addresses, responses, strict=False))
+    for mark in ("%00", "a%00b"):
+        refusal = results[f"/page/search?words={mark}"]
+        assert (refusal.status_code, refusal.json()["error"]["code"]) == (400, "invalid_request")
 
 
 async def flood(site: Site, beginning: bytes, piece: bytes) -> tuple[int, bytes]:

@@ -6,10 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
-import pytest
 
 from adapters.web import one_time_link
-from tests.adapters.web.conftest import BROWSER, BY_HAND, Site, open_site
+from tests.adapters.web.conftest import BROWSER, BY_HAND, NO_CERTIFICATES, Site, open_site
 from tests.adapters.web.test_messages import frames, refusal
 from tests.standins.openai_api.script import gated_answer
 from tests.support.clocks import SetClock
@@ -65,13 +64,13 @@ async def test_no_line_with_a_credential_is_kept_with_the_chat(site: Site) -> No
         assert await site.parley.value("SELECT count(*) FROM web_replies") == 0
 
 
-@pytest.mark.parametrize("key", ["", "x", "e30.e30", "é" * 10, "a." * 5000])
-async def test_a_made_up_link_is_refused_kindly(site: Site, key: str) -> None:
-    async with httpx.AsyncClient() as client:
-        page = await client.get(site.url, params={"key": key})
+async def test_a_made_up_link_is_refused_kindly(site: Site) -> None:
+    async with httpx.AsyncClient(verify=NO_CERTIFICATES) as client:
+        for key in ("", "x", "e30.e30", "é" * 10, "a." * 5000):
+            page = await client.get(site.url, params={"key": key})
 
-    assert page.status_code == 401
-    assert "A fresh one is printed by the command: parley link" in page.text
+            assert page.status_code == 401, key
+            assert "A fresh one is printed by the command: parley link" in page.text
 
 
 async def test_a_link_lives_for_ten_minutes(parley: Parley) -> None:
@@ -203,16 +202,16 @@ async def test_one_person_s_chats_are_not_another_s(site: Site) -> None:
         assert len((await messages_of(ann, "c1"))["turns"]) == 1
 
 
-@pytest.mark.parametrize("longer", ["ann/b", "ann:b", "ann0"])
-async def test_the_id_of_a_person_that_begins_as_another_s_opens_nothing_of_theirs(site: Site, longer: str) -> None:
-    async with site.browser("ann") as ann, site.browser(longer) as other:
-        await sends(other, "hello", chat="c1")
-        chats = await ann.get("/page/chats")
-        found = await ann.get("/page/search", params={"words": "hello"})
-        events = await ann.get("/chat/events", params={"event_id": "b:e1"})
+async def test_the_id_of_a_person_that_begins_as_another_s_opens_nothing_of_theirs(site: Site) -> None:
+    async with site.browser("ann") as ann:
+        for longer in ("ann/b", "ann:b", "ann0"):
+            async with site.browser(longer) as other:
+                await sends(other, "hello", chat="c1")
+            chats = await ann.get("/page/chats")
+            found = await ann.get("/page/search", params={"words": "hello"})
+            events = await ann.get("/chat/events", params={"event_id": "b:e1"})
 
-    assert (chats.json()["chats"], found.json()["matches"]) == ([], [])
-    assert events.status_code == 404
+            assert (chats.json()["chats"], found.json()["matches"], events.status_code) == ([], [], 404), longer
 
 
 async def test_a_waiting_message_is_listed_as_open(site: Site) -> None:

@@ -67,11 +67,11 @@ async def test_a_monitor_may_ask_for_more_workers_than_there_are(site: Site) -> 
     assert "Only 1 of the 2 workers" in answer.json()["error"]["message"]
 
 
-@pytest.mark.parametrize("least", ["no", "-1", "9" * 30, "²", "", "1.5"])
-async def test_a_number_of_workers_that_is_none_asks_for_none(site: Site, least: str) -> None:
+async def test_a_number_of_workers_that_is_none_asks_for_none(site: Site) -> None:
     await until_ready(site)
 
-    assert (await site.client.get("/readyz", params={"workers": least})).status_code == 200
+    for least in ("no", "-1", "9" * 30, "²", "", "1.5"):
+        assert (await site.client.get("/readyz", params={"workers": least})).status_code == 200, least
 
 
 async def test_a_worker_that_can_take_no_turn_does_not_count(site: Site, owner: asyncpg.Connection) -> None:

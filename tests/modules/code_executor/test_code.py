@@ -204,9 +204,10 @@ async def test_without_the_sandbox_only_small_code_runs_and_the_rest_is_off_with
     assert all("/nowhere/bin/python is missing" in reason for reason in module.off.values())
 
 
-@pytest.mark.parametrize(
-    "attack",
-    [
+async def test_names_that_the_code_owns_lead_to_nothing_of_the_host(
+    parley: Parley, model: OpenAIStub, subtests: pytest.Subtests
+) -> None:
+    for attack in (
         "os.remove('../output')\nos.symlink('/etc/passwd', '../output')",
         "os.rename('../output', 'output')\nos.symlink('/etc/passwd', '../output')",
         "os.rename('../files', '../other')\nos.symlink('/etc', '../files')",
@@ -215,19 +216,16 @@ async def test_without_the_sandbox_only_small_code_runs_and_the_rest_is_off_with
         "os.mkfifo('pipe.txt')",
         "open('../report.json', 'w')",
         "os.link('/etc/passwd', 'stolen.txt')",
-    ],
-)
-async def test_names_that_the_code_owns_lead_to_nothing_of_the_host(
-    parley: Parley, model: OpenAIStub, attack: str
-) -> None:
-    model.play([runs(f"import os\nprint('begun')\n{attack}"), Answer("Done.")])
+    ):
+        with subtests.test(attack):
+            model.play([runs(f"import os\nprint('begun')\n{attack}"), Answer("Done.")])
 
-    reply = await parley.ask("run it")
+            reply = await parley.ask("run it", channel=attack)
 
-    result = reply.tool_calls_made[0].result
-    assert result["output"].startswith("begun")
-    assert "root:" not in str(result)
-    assert (reply.files, await parley.value("SELECT count(*) FROM file_records")) == ((), 0)
+            result = reply.tool_calls_made[0].result
+            assert result["output"].startswith("begun")
+            assert "root:" not in str(result)
+            assert (reply.files, await parley.value("SELECT count(*) FROM file_records")) == ((), 0)
 
 
 async def test_folders_nested_without_end_are_removed_and_the_next_run_is_served(
@@ -253,36 +251,34 @@ async def test_an_exit_status_of_the_code_is_not_taken_for_a_missing_sandbox(par
     assert reply.tool_calls_made[0].result["error"] == "It ended with the exit status 199."
 
 
-@pytest.mark.parametrize(
-    ("code", "names"),
-    [
-        ("open('a\\nb.txt', 'w').write('x')", ["ab.txt"]),
-        ("open(b'\\xff\\xfe.txt', 'w').write('x')", None),
-        ("open('\\u202etxt.exe', 'w').write('x')", ["txt.exe"]),
-        ("open('f' * 250, 'w').write('x')", None),
-        ("open('big.bin', 'wb').truncate(10**15)", ["big.bin"]),
-        ("open('sparse.bin', 'wb').truncate(2**24)", None),
-        ("for n in range(100_000): open(str(n), 'w').write('x')", None),
-        (
-            "for n in range(20):\n    os.mkdir('d' * 250)\n    os.chdir('d' * 250)\nopen('deep.txt', 'w').write('x')",
-            None,
-        ),
-        ("os.mkdir('d' * 200)\nopen('d' * 200 + '/f.txt', 'w').write('x')\nos.chmod('d' * 200, 0)", None),
-    ],
-)
-async def test_whatever_names_and_sizes_code_makes_its_result_is_given_and_nothing_is_left(
-    ann: ToolContext, code: str, names: list[str] | None
-) -> None:
-    result = await python(ann, f"import os\nprint(os.getcwd())\nos.getcwd()\n{code}\n")
+ODD_FILES: dict[str, list[str] | None] = {
+    "open('a\\nb.txt', 'w').write('x')": ["ab.txt"],
+    "open(b'\\xff\\xfe.txt', 'w').write('x')": None,
+    "open('\\u202etxt.exe', 'w').write('x')": ["txt.exe"],
+    "open('f' * 250, 'w').write('x')": None,
+    "open('big.bin', 'wb').truncate(10**15)": ["big.bin"],
+    "open('sparse.bin', 'wb').truncate(2**24)": None,
+    "for n in range(100_000): open(str(n), 'w').write('x')": None,
+    "for n in range(20):\n    os.mkdir('d' * 250)\n    os.chdir('d' * 250)\nopen('deep.txt', 'w').write('x')": None,
+    "os.mkdir('d' * 200)\nopen('d' * 200 + '/f.txt', 'w').write('x')\nos.chmod('d' * 200, 0)": None,
+}
 
-    assert set(result) <= {"output", "error", "files", "files_not_stored", "more_files"}
-    json.dumps(result).encode()
-    if names is not None:
-        assert [file["filename"] for file in result.get("files", [])] == names
-    folder = Path(result["output"].splitlines()[0]).parent
-    assert folder.name.startswith("parley-code-")
-    assert not await asyncio.to_thread(folder.exists)
-    assert await python(ann, "import os\n6 * 7") == {"output": "42"}
+
+async def test_whatever_names_and_sizes_code_makes_its_result_is_given_and_nothing_is_left(
+    ann: ToolContext, subtests: pytest.Subtests
+) -> None:
+    for code, names in ODD_FILES.items():
+        with subtests.test(code):
+            result = await python(ann, f"import os\nprint(os.getcwd())\nos.getcwd()\n{code}\n")
+
+            assert set(result) <= {"output", "error", "files", "files_not_stored", "more_files"}
+            json.dumps(result).encode()
+            if names is not None:
+                assert [file["filename"] for file in result.get("files", [])] == names
+            folder = Path(result["output"].splitlines()[0]).parent
+            assert folder.name.startswith("parley-code-")
+            assert not await asyncio.to_thread(folder.exists)
+            assert await python(ann, "import os\n6 * 7") == {"output": "42"}
 
 
 async def test_files_with_holes_are_read_up_to_what_a_run_may_write(ann: ToolContext) -> None:

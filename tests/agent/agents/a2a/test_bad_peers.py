@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -148,14 +149,10 @@ GARBAGE: list[bytes] = [
 ]
 
 
-@pytest.mark.parametrize("version", ["1.0", "0.3"])
-@pytest.mark.parametrize("streams", [True, False])
-async def test_garbage_is_an_error_and_nothing_worse(
-    version: str, streams: bool, ask: Ask, swap: Swap, url: str
-) -> None:
+async def test_garbage_is_an_error_and_nothing_worse(ask: Ask, swap: Swap, url: str) -> None:
     bodies = [(garbage, "application/json") for garbage in GARBAGE]
     bodies += [(b"data: " + garbage + b"\n\n", "text/event-stream") for garbage in GARBAGE]
-    for body, kind in bodies:
+    for version, streams, (body, kind) in product(("1.0", "0.3"), (True, False), bodies):
 
         async def answer(_request: Request, body: bytes = body, kind: str = kind) -> Response:
             return Response(body, media_type=kind)
@@ -201,14 +198,14 @@ async def test_a_card_that_is_none_is_an_error(ask: Ask, swap: Swap, parley: Par
             assert await last_error(parley) != "None"
 
 
-@pytest.mark.parametrize("status", [401, 403, 404, 500, 503])
-async def test_an_http_error_is_named_by_status(status: int, ask: Ask, swap: Swap, url: str, parley: Parley) -> None:
-    async def answer(_request: Request) -> Response:
-        return PlainTextResponse("secret words", status)
+async def test_an_http_error_is_named_by_status(ask: Ask, swap: Swap, url: str, parley: Parley) -> None:
+    for status, streams in product((401, 403, 404, 500, 503), (True, False)):
 
-    for streams in (True, False):
+        async def answer(_request: Request, status: int = status) -> Response:
+            return PlainTextResponse("secret words", status)
+
         swap.inner = rough(url, answer, streams=streams)
         with pytest.raises(Unavailable, match=f"far answered with the HTTP status {status}") as document:
             await ask("anything")
         assert "secret" not in str(document.value)
-    assert str(status) in await last_error(parley)
+        assert str(status) in await last_error(parley)

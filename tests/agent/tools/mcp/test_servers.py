@@ -193,10 +193,10 @@ async def test_a_server_that_is_switched_off_is_gone_and_its_program_has_ended(p
     await eventually(has_ended)
 
 
-@pytest.mark.parametrize("name", ["Far", "far__off", "far_", "2far", "far.off"])
-async def test_a_name_that_would_make_two_tools_look_the_same_is_refused(name: str, parley: Parley) -> None:
-    with pytest.raises(Exception, match="mcp_servers_name_is_lower_case_words_joined_by_underscores"):
-        await add_server(parley, name)
+async def test_a_name_that_would_make_two_tools_look_the_same_is_refused(parley: Parley) -> None:
+    for name in ("Far", "far__off", "far_", "2far", "far.off"):
+        with pytest.raises(Exception, match="mcp_servers_name_is_lower_case_words_joined_by_underscores"):
+            await add_server(parley, name)
 
 
 async def test_a_server_with_the_name_of_a_module_is_off(parley: Parley) -> None:
