@@ -32,6 +32,11 @@ ARGUMENTS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--disable-extensions",
+    # Nothing is made ready that no test may come to, and windows share what draws them.
+    "--disable-back-forward-cache",
+    "--disable-features=SpareRendererForSitePerProcess,Prerender2,OptimizationHints,MediaRouter",
+    "--renderer-process-limit=1",
 ]
 # On a machine that runs other tests beside this one.
 TIMEOUT = 60_000
