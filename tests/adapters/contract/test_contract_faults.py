@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import asyncpg
@@ -13,7 +14,7 @@ from tests.adapters.contract.driver import ANN, BOB, Capability, PlatformDriver
 from tests.bench.children import running_child, until_one
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, last_user_text
-from tests.support.chat_scene import COMMAND, child_environment
+from tests.support.chat_scene import child_environment
 from tests.support.forks import get_command
 
 COUNT = "SELECT count(*) FROM inbox"
@@ -23,6 +24,11 @@ FORGET_DELIVERY = (
     "UPDATE outbox SET status = 'pending', delivered_at = NULL, platform_message_id = NULL, claimed_until = now()"
 )
 DEAD_WORKERS = "DELETE FROM workers"
+# Programs that are connected, by their own ids: those of forks, and not of what stands for them.
+PROCESSES = """
+SELECT DISTINCT CAST(substring(application_name FROM 'process ([0-9]+)') AS integer) AS pid FROM pg_stat_activity
+WHERE datname = current_database() AND application_name LIKE 'parley, process %'
+"""
 # What a caller of the HTTP API may have named as a channel and thread of the platform.
 NAMED_BY_A_CALLER = """
 INSERT INTO conversations (platform, platform_channel_id, platform_thread_id, is_direct)
@@ -30,6 +36,11 @@ VALUES (:platform, :name, NULL, true), (:platform, :name, :name, false)
 """
 FLOOD, CHANNELS = 20, 5
 NUMBER = re.compile(r"question (\d+)\b")
+
+
+async def list_processes(owner: asyncpg.Connection) -> set[int]:
+    """Return the ids of the programs that are connected."""
+    return {row["pid"] for row in await owner.fetch(PROCESSES)}
 
 
 def numbers_back(body: Body, _number: int) -> Answer:
@@ -212,18 +223,18 @@ async def test_a_worker_that_was_frozen_before_it_posted_leaves_the_reply_to_the
     model.play([Answer("Only once.")])
     # So long that the worker is frozen while it waits, also on a busy machine, where a live message is refused before.
     driver.refuse_posts(5, seconds=5)
-    async with (
-        running_child(*get_command(), "adapter", driver.name, env=env),
-        running_child(*COMMAND, "worker", env=env, errors=log) as child,
-    ):
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(running_child(*get_command(), "adapter", driver.name, env=env))
         await driver.until_connected()
+        adapter = await list_processes(owner)
+        await stack.enter_async_context(running_child(*get_command(), "worker", env=env, errors=log))
         await driver.say(ANN, "hello", place)
         before, count = 0, driver.rate_limited()
         while not await owner.fetchval("SELECT EXISTS (SELECT FROM outbox)"):
             before, count = count, driver.rate_limited()
             await owner.execute("SELECT pg_sleep(0.02)")
         await driver.wait(lambda: driver.rate_limited() > before, 100)
-        late = psutil.Process(child.pid)
+        late = psutil.Process((await list_processes(owner) - adapter).pop())
         # The turn is committed, and the worker has checked its claim before it began to wait for the platform.
         late.suspend()
         driver.allow_posts()

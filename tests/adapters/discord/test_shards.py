@@ -1,7 +1,6 @@
 """Several processes that listen for one bot: each message reaches one of them, whoever comes, goes or is killed."""
 
 import asyncio
-from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
@@ -17,11 +16,12 @@ from tests.adapters.discord.conftest import BETWEEN_STARTS, Scene
 from tests.bench.children import running_child
 from tests.standins.discord import Json
 from tests.standins.openai_api import Answer, OpenAIStub
-from tests.support.chat_scene import COMMAND, PATIENCE, child_environment, ended
+from tests.support.chat_scene import PATIENCE, child_environment, ended
+from tests.support.forks import get_command
 
 pytestmark = pytest.mark.settings(default_guest_token_budget=1_000_000)
 MARKS = "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL"
-OF_A_PROCESS = "SELECT count(*) FROM shards WHERE split_part(holder, ':', 2) = :pid"
+OF_OTHERS = "SELECT count(*) FROM shards WHERE split_part(holder, ':', 2) <> :pid"
 
 
 @dataclass
@@ -54,10 +54,15 @@ async def listening(scene: Scene, count: int = 1) -> AsyncIterator[list["asyncio
             await ended(task)
 
 
+async def find_holder(scene: Scene) -> str:
+    """Return the process id of who holds the shards: that of a fork, and not of the program that stands for it."""
+    return str(await scene.value("SELECT split_part(max(holder), ':', 2) FROM shards"))
+
+
 @contextmanager
-def frozen(child: Process) -> Iterator[psutil.Process]:
+def frozen(holder: str) -> Iterator[psutil.Process]:
     """Stop a process for the block, or until it is resumed in it."""
-    process = psutil.Process(child.pid)
+    process = psutil.Process(int(holder))
     process.suspend()
     try:
         yield process
@@ -131,21 +136,22 @@ async def test_the_shards_of_a_killed_process_are_taken_over_with_all_that_was_m
     scene.discord.gateway.max_concurrency = 4
     env = child_environment(scene.settings, address, tmp_path) | scene.discord.environment()
     async with scene.opened(address, model, listens=False), AsyncExitStack() as stack:
-        adapters = [
-            await stack.enter_async_context(running_child(*COMMAND, "adapter", "discord", env=env)) for _ in range(2)
-        ]
-        await scene.until_value(2, OF_A_PROCESS, pid=str(adapters[0].pid))
-        await scene.until_value(2, OF_A_PROCESS, pid=str(adapters[1].pid))
+        command = (*get_command(), "adapter", "discord")
+        adapter = await stack.enter_async_context(running_child(*command, env=env))
+        await scene.discord.gateway.until(4)
+        holder = await find_holder(scene)
+        await stack.enter_async_context(running_child(*command, env=env))
+        await scene.until_value(2, OF_OTHERS, pid=holder)
         await scene.discord.gateway.until(4)
         await ask_everywhere(scene, servers, "before?")
         await hear_everywhere(scene, servers, 1)
         await scene.until_value(4, MARKS)
 
-        adapters[0].kill()
-        await adapters[0].wait()
+        adapter.kill()
+        await adapter.wait()
         await ask_everywhere(scene, servers, "meanwhile?")
 
-        await scene.until_value(4, OF_A_PROCESS, pid=str(adapters[1].pid))
+        await scene.until_value(4, OF_OTHERS, pid=holder)
         await scene.discord.gateway.until(4)
         await hear_everywhere(scene, servers, 2)
         await ask_everywhere(scene, servers, "after?")
@@ -159,7 +165,7 @@ async def test_a_typed_command_that_the_next_holder_reads_again_acts_once(
     model.play(lambda _body, _number: Answer("Here."))
     env = child_environment(scene.settings, address, tmp_path) | scene.discord.environment()
     async with scene.opened(address, model, listens=False):
-        async with running_child(*COMMAND, "adapter", "discord", env=env) as child:
+        async with running_child(*get_command(), "adapter", "discord", env=env) as child:
             await scene.discord.gateway.until()
             await scene.until_value(1, MARKS)
             await scene.ann.says("hello", scene.ann.dm())
@@ -185,11 +191,11 @@ async def test_a_frozen_process_that_wakes_up_leaves_its_shards_to_their_new_hol
     env = child_environment(scene.settings, address, tmp_path) | scene.discord.environment()
     async with (
         scene.opened(address, model, listens=False),
-        running_child(*COMMAND, "adapter", "discord", env=env, errors=log) as child,
+        running_child(*get_command(), "adapter", "discord", env=env, errors=log),
     ):
         await scene.discord.gateway.until(2)
         await scene.until_value(2, MARKS)
-        with frozen(child) as process:
+        with frozen(await find_holder(scene)) as process:
             await ask_everywhere(scene, servers, "while it is frozen?")
             async with listening(scene):
                 await hear_everywhere(scene, servers, 1)
@@ -211,11 +217,11 @@ async def test_a_command_acts_once_where_the_clock_of_the_database_lets_two_proc
     env = child_environment(scene.settings, address, tmp_path) | scene.discord.environment()
     async with (
         scene.opened(address, model, listens=False),
-        running_child(*COMMAND, "adapter", "discord", env=env, errors=log) as child,
+        running_child(*get_command(), "adapter", "discord", env=env, errors=log),
     ):
         await scene.discord.until(lambda: scene.discord.commands)
         await scene.until_value(1, MARKS)
-        with frozen(child) as process:
+        with frozen(await find_holder(scene)) as process:
             await scene.sql("UPDATE listeners SET alive_until = now() - interval '1 second'")
             async with listening(scene):
                 await scene.discord.gateway.until(2)
@@ -236,11 +242,11 @@ async def test_a_process_whose_lease_ended_while_nobody_else_listened_goes_on_wi
     env = child_environment(scene.settings, address, tmp_path) | scene.discord.environment()
     async with (
         scene.opened(address, model, listens=False),
-        running_child(*COMMAND, "adapter", "discord", env=env) as child,
+        running_child(*get_command(), "adapter", "discord", env=env),
     ):
         await scene.discord.gateway.until(2)
         await scene.until_value(2, MARKS)
-        with frozen(child):
+        with frozen(await find_holder(scene)):
             await ask_everywhere(scene, servers, "while it is frozen?")
             await scene.until_value(True, "SELECT alive_until < now() FROM listeners")
         await hear_everywhere(scene, servers, 1)
