@@ -85,6 +85,8 @@ async def test_no_turn_begins_before_litellm_is_imported_where_it_is_needed(shel
         asking = asyncio.create_task(asyncio.to_thread(ask_over_http, shell, find_base(lines), "Is anybody there?"))
         while await count(statement) == 0:
             assert not asking.done(), await asking
+            # Each look is a program of its own.
+            await asyncio.sleep(0.2)
         # The page serves meanwhile.
         assert (await asyncio.to_thread(fetch, f"{find_base(lines)}/healthz"))[0] == 200
         assert await count(turns) == before

