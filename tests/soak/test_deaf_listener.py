@@ -7,13 +7,13 @@ import pytest
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.adapters.discord.conftest import BETWEEN_STARTS, make_scene
-from tests.adapters.discord.test_shards import OF_A_PROCESS
 from tests.bench.children import running_child
 from tests.standins.discord import DiscordStandIn
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.chat_scene import COMMAND, child_environment
 from tests.support.loopback import free_port
 
+OF_A_PROCESS = "SELECT count(*) FROM shards WHERE split_part(holder, ':', 2) = :pid"
 pytestmark = [pytest.mark.soak, pytest.mark.settings(default_guest_token_budget=1_000_000)]
 
 

@@ -36,6 +36,13 @@ async def peer(site: Site, request: pytest.FixtureRequest) -> AsyncIterator[Peer
         yield peer
 
 
+@pytest.fixture
+async def newer(site: Site) -> AsyncIterator[Peer]:
+    """A peer of the newer generation, for what is the same in both once a message has been read."""
+    async with connected(site, GENERATIONS[0]) as peer:
+        yield peer
+
+
 @pytest.fixture(params=GENERATIONS)
 async def poller(site: Site, request: pytest.FixtureRequest) -> AsyncIterator[Peer]:
     """A peer that asks and waits."""

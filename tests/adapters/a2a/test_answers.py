@@ -12,6 +12,7 @@ from tests.adapters.a2a.callers import (
     ANN,
     Peer,
     call,
+    connected,
     ended,
     message,
     state,
@@ -55,23 +56,23 @@ async def test_the_answer_is_streamed_to_the_peer(peer: Peer, site: Site) -> Non
     assert appended == [False, *[True] * (len(appended) - 1)]
 
 
-async def test_nothing_leaves_for_a_peer_that_a_model_made_up_hid_or_left_open(peer: Peer, site: Site) -> None:
+async def test_nothing_leaves_for_a_peer_that_a_model_made_up_hid_or_left_open(newer: Peer, site: Site) -> None:
     app = site.parley.app
     app.tools.mcp.offer(Office().tools())
     await site.parley.sql("INSERT INTO personas (name, system_prompt, is_default) VALUES ('p', 'Go.', true)")
     site.parley.model.play([*READ_BOTH, leak(app.secrets.secret_keys[0])])
 
-    heard = await peer.says("go on", metadata={"parley/person": ANN})
+    heard = await newer.says("go on", metadata={"parley/person": ANN})
 
     for text in (heard.answer, "".join(heard.pieces)):
         check(text, app.secrets.secret_keys[0])
 
 
-async def test_a_thousand_chunks_arrive_whole(peer: Peer, site: Site) -> None:
+async def test_a_thousand_chunks_arrive_whole(newer: Peer, site: Site) -> None:
     words = "".join(f"{number:04} " for number in range(1000)).strip()
     site.parley.model.play([Answer(words, chunk_chars=5)])
 
-    assert (await peer.says("count")).answer == words
+    assert (await newer.says("count")).answer == words
 
 
 async def test_text_before_a_tool_call_is_replaced_by_the_answer(peer: Peer, site: Site) -> None:
@@ -95,34 +96,35 @@ async def test_a_peer_may_poll_for_the_answer(poller: Peer, site: Site) -> None:
     assert text_of(task.artifacts[0].parts) == "You said: hello"
 
 
-async def test_the_same_message_twice_gives_the_first_answer_again(peer: Peer, poller: Peer, site: Site) -> None:
-    first = await peer.says("hello", message_id="m-1")
-    again = await peer.says("something else", message_id="m-1")
-    later = await poller.says("again something else", message_id="m-1", context_id=first.context_id)
+async def test_the_same_message_twice_gives_the_first_answer_again(newer: Peer, site: Site) -> None:
+    first = await newer.says("hello", message_id="m-1")
+    again = await newer.says("something else", message_id="m-1")
+    async with connected(site, "0.3", streams=False) as older:
+        later = await older.says("again something else", message_id="m-1", context_id=first.context_id)
 
     assert first.answer == again.answer == later.answer == "You said: hello"
     assert first.task_id == again.task_id == later.task_id
     assert await site.parley.value("SELECT count(*) FROM turns") == 1
 
 
-async def test_two_copies_at_once_are_one_turn(peer: Peer, site: Site) -> None:
-    heard = await asyncio.gather(*(peer.says("hello", message_id="m-1") for _ in range(5)))
+async def test_two_copies_at_once_are_one_turn(newer: Peer, site: Site) -> None:
+    heard = await asyncio.gather(*(newer.says("hello", message_id="m-1") for _ in range(5)))
 
     assert {reply.answer for reply in heard} == {"You said: hello"}
     assert await site.parley.value("SELECT count(*) FROM turns") == 1
 
 
-async def test_an_id_that_is_another_persons_is_refused(peer: Peer) -> None:
-    await peer.says("hello", message_id="m-1", metadata={"parley/person": ANN})
+async def test_an_id_that_is_another_persons_is_refused(newer: Peer) -> None:
+    await newer.says("hello", message_id="m-1", metadata={"parley/person": ANN})
 
     with pytest.raises(A2AError, match="from somebody else"):
-        await peer.says("hello", message_id="m-1", metadata={"parley/person": {**ANN, "platform_user_id": "bob"}})
+        await newer.says("hello", message_id="m-1", metadata={"parley/person": {**ANN, "platform_user_id": "bob"}})
 
 
-async def test_messages_of_a_context_are_one_conversation(peer: Peer, site: Site) -> None:
-    first = await peer.says("my name is Ann")
-    await peer.says("what is my name?", context_id=first.context_id)
-    apart = await peer.says("what is my name?")
+async def test_messages_of_a_context_are_one_conversation(newer: Peer, site: Site) -> None:
+    first = await newer.says("my name is Ann")
+    await newer.says("what is my name?", context_id=first.context_id)
+    apart = await newer.says("what is my name?")
 
     result = [json.dumps(request.body["messages"]) for request in site.parley.model.requests]
     assert ["my name is Ann" in prompt for prompt in result] == [True, True, False]
@@ -185,10 +187,10 @@ async def test_who_has_no_budget_left_is_refused_politely(peer: Peer, site: Site
     assert heard.last.metadata["parley/error"] == "budget_exhausted"
 
 
-async def test_a_turn_that_fails_says_so_in_one_sentence(peer: Peer, site: Site) -> None:
+async def test_a_turn_that_fails_says_so_in_one_sentence(newer: Peer, site: Site) -> None:
     site.parley.model.play(lambda _body, _number: Fault(status=400, body={"error": {"message": "secret detail"}}))
 
-    heard = await peer.says("hello")
+    heard = await newer.says("hello")
 
     assert heard.states[-1] == "failed"
     content = text_of(heard.last.status.message.parts)

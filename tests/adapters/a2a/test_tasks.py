@@ -96,11 +96,11 @@ async def test_a_task_of_another_caller_is_not_found(generation: str, site: Site
             await bob.task(task_id)
 
 
-async def test_the_headers_name_whose_task_it_is_where_the_message_named_the_person(peer: Peer, site: Site) -> None:
-    heard = await peer.says("hello", metadata={"parley/person": ANN})
+async def test_the_headers_name_whose_task_it_is_where_the_message_named_the_person(newer: Peer, site: Site) -> None:
+    heard = await newer.says("hello", metadata={"parley/person": ANN})
 
     with pytest.raises(TaskNotFoundError):
-        await peer.task(heard.task_id)
+        await newer.task(heard.task_id)
     async with connected(site, "1.0", person="ann") as ann:
         assert state(await ann.task(heard.task_id)) == "completed"
 
@@ -113,11 +113,11 @@ async def test_a_task_that_is_not_there_is_not_found(site: Site, subtests: pytes
                 await ask(task_id)
 
 
-async def test_a_message_of_another_adapter_is_no_task(peer: Peer, site: Site) -> None:
+async def test_a_message_of_another_adapter_is_no_task(newer: Peer, site: Site) -> None:
     await site.posts("hello")
 
     with pytest.raises(TaskNotFoundError):
-        await peer.task(str(await site.parley.value("SELECT id FROM inbox")))
+        await newer.task(str(await site.parley.value("SELECT id FROM inbox")))
 
 
 async def test_a_disconnected_peer_finds_its_task_again(peer: Peer, site: Site) -> None:
@@ -131,8 +131,8 @@ async def test_a_disconnected_peer_finds_its_task_again(peer: Peer, site: Site) 
     assert followed.answer == "Told in many small pieces."
 
 
-async def test_another_process_knows_the_task(peer: Peer, site: Site, settings: Settings, address: Address) -> None:
-    heard = await peer.says("hello")
+async def test_another_process_knows_the_task(newer: Peer, site: Site, settings: Settings, address: Address) -> None:
+    heard = await newer.says("hello")
 
     async with (
         open_parley(settings, address, site.parley.model, works=False) as second,
@@ -151,9 +151,9 @@ async def test_a_disconnect_before_the_task_id_is_sent_ends_the_turn(site: Site)
     await eventually(lambda: site.parley.sql("SELECT id FROM turns WHERE status = 'cancelled'"))
 
 
-async def test_a_disconnect_from_a_stream_ends_nothing(peer: Peer, site: Site) -> None:
+async def test_a_disconnect_from_a_stream_ends_nothing(newer: Peer, site: Site) -> None:
     site.parley.model.play([Answer("Told in many small pieces.", chunk_delay=0.2)])
-    async with aclosing(peer.stream("hello")) as stream:  # type: ignore[type-var]  # it is a generator
+    async with aclosing(newer.stream("hello")) as stream:  # type: ignore[type-var]  # it is a generator
         task_id = (await anext(stream)).task.id
 
-    assert state(await ended(peer, task_id)) == "completed"
+    assert state(await ended(newer, task_id)) == "completed"
