@@ -98,8 +98,9 @@ class TwoCells:
 
     async def until(self, cell: str, condition: str) -> None:
         """Return once a condition is true in a cell."""
-        async with asyncio.timeout(60):
-            while not (await self.sql(cell, condition))[0][0]:  # noqa: ASYNC110  # it tells nobody
+        async with connected_as(self.addresses[cell]) as owner, asyncio.timeout(60):
+            await owner.execute("SET parley.rows = 'all'")
+            while not await owner.fetchval(condition):  # noqa: ASYNC110  # it tells nobody
                 await asyncio.sleep(0.02)
 
     async def until_stored(self, event_id: str) -> None:

@@ -61,10 +61,12 @@ async def until(parley: Parley, is_so: Callable[[set[str]], bool]) -> None:
 async def eventually(check: Callable[[], Awaitable[Any]]) -> Any:
     """Wait until this returns something, and return that."""
     async with asyncio.timeout(100):
+        pause = 0.01
         while True:
             if result := await check():
                 return result
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(pause)
+            pause = min(1.5 * pause, 0.2)
 
 
 async def play(parley: Parley, *calls: tuple[str, dict[str, Any]]) -> AgentResponse:
