@@ -42,6 +42,10 @@ def serve_workers(listener: socket.socket, arguments: list[str]) -> None:
     import_module("litellm")
     # All of them start programs in one process.
     get_forks()
+    if "tests.test_style" in sys.modules:
+        # Ten files of tests go through the whole source, and to read it takes a process three seconds and 230 MB.
+        for source in import_module("tests.support.source_tree").sources():
+            source.nodes()
     gc.enable()
     serve(listener)
 
