@@ -276,19 +276,19 @@ def test_thinking_has_a_bearable_length() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "lorem ipsum " * 80_000,
-        "<" * 1_000_000,
-        "`" * 1_000_000,
-        "`\n" * 500_000,
-        "<tool>" + '"' * 1_000_000,
-        '<tool>"' + "\\" * 1_000_000,
-        '<tool>{"a": "' + "</tool>" * 140_000,
+        "lorem ipsum " * 25_000,
+        "<" * 300_000,
+        "`" * 300_000,
+        "`\n" * 150_000,
+        "<tool>" + '"' * 300_000,
+        '<tool>"' + "\\" * 300_000,
+        '<tool>{"a": "' + "</tool>" * 43_000,
         '<tool>{"</tool>' + '<tool>{\\"</tool>' * 10_000,
         tag("roll") * 10_000,
-        "<think>a</think>" * 60_000,
-        "</think>\n" * 100_000,
-        "```\n" + "\n" * 1_000_000,
-        "```" + " " * 1_000_000 + "tool_call",
+        "<think>a</think>" * 20_000,
+        "</think>\n" * 33_000,
+        "```\n" + "\n" * 300_000,
+        "```" + " " * 300_000 + "tool_call",
     ],
     ids=lambda text: repr(text[:16]),
 )
@@ -299,8 +299,8 @@ def test_large_and_hostile_texts_take_time_in_proportion(text: str, size: int) -
         scanner.feed(text[start : start + size])
     scanner.close()
 
-    # Anything that grows faster than the text would take minutes.
-    assert time.process_time() - start_time < 10
+    # Anything that grows with the square of the text would take a minute.
+    assert time.process_time() - start_time < 3
 
 
 def test_a_route_is_named_with_or_without_its_provider() -> None:
