@@ -18,8 +18,8 @@ from tests.support.parley import Parley
 
 
 @pytest.mark.parametrize(("binding", "version", "streams"), WAYS)
-async def test_a_task_is_done_by_an_agent_of_either_generation(
-    binding: str, version: str, streams: bool, ask: Ask, far: Far, swap: Swap, url: str
+async def test_a_task_is_done_by_an_agent_of_either_generation_and_its_no_is_an_error_with_its_words(
+    binding: str, version: str, streams: bool, ask: Ask, far: Far, swap: Swap, url: str, parley: Parley
 ) -> None:
     swap.inner = build_agent(far, url, versions=(version,), binding=binding, streams=streams)
 
@@ -28,14 +28,6 @@ async def test_a_task_is_done_by_an_agent_of_either_generation(
     assert answer == PeerAnswer("Far says: né 漢字 🦜")
     assert (await ask("message hello")).text == "Just said: hello"
     assert (await ask("later 0.5")).text == "Far says: at last"
-
-
-@pytest.mark.parametrize(("binding", "version", "streams"), WAYS)
-async def test_what_an_agent_says_no_to_is_an_error_with_its_words(
-    binding: str, version: str, streams: bool, ask: Ask, far: Far, swap: Swap, url: str, parley: Parley
-) -> None:
-    swap.inner = build_agent(far, url, versions=(version,), binding=binding, streams=streams)
-
     for task in ("fail the oven is cold", "refuse the oven is cold"):
         with pytest.raises(ToolError, match="far did not do it: the oven is cold"):
             await ask(task)
