@@ -56,25 +56,22 @@ def test_empty_lines_say_nothing_odd_bytes_do_no_harm_and_what_comes_after_quit_
     assert output.count("fine") == 1
 
 
-def test_a_last_line_without_an_end_is_a_line_too(shell: Shell) -> None:
-    assert "84" in shell.run("chat", stdin="what is 12*7?").out
+def test_a_file_is_attached_or_dropped_and_known_afterwards_and_a_missing_one_is_reported(
+    shell: Shell, tmp_path: Path
+) -> None:
+    plan, dropped = tmp_path / "our plan.txt", tmp_path / "dropped.txt"
+    for path in (plan, dropped):
+        path.write_text("First we eat.")
+    files = (f"/attach {plan}", "keep this", "list my files", f"'{dropped}'", "keep this", f"/attach {tmp_path / 'no'}")
 
+    # A last line without an end is a line, too.
+    result = shell.run("chat", stdin="\n".join((*files, "what is 12*7?")))
 
-def test_a_file_is_attached_and_known_afterwards(shell: Shell, tmp_path: Path) -> None:
-    plan = tmp_path / "our plan.txt"
-    plan.write_text("First we eat.")
-
-    result = shell.run("chat", stdin=f"/attach {plan}\nkeep this\nlist my files\n")
-
-    assert result.err == "our plan.txt (13 bytes) goes with your next message.\n" + result.err.split("\n", 1)[1]
+    notes = [line for line in result.err.splitlines() if "goes with" in line]
+    assert notes == [f"{name} (13 bytes) goes with your next message." for name in ("our plan.txt", "dropped.txt")]
     assert "our plan.txt" in result.out
-
-
-def test_a_dropped_file_is_attached_too(shell: Shell, tmp_path: Path) -> None:
-    plan = tmp_path / "dropped.txt"
-    plan.write_text("First we eat.")
-
-    assert "dropped.txt (13 bytes) goes with your next message." in shell.run("chat", stdin=f"'{plan}'\n").err
+    assert "There is no file" in result.err
+    assert "84" in result.out.splitlines()[-1]
 
 
 def test_without_landlock_no_file_is_opened_and_person_and_model_are_told_the_remedy(
@@ -104,13 +101,6 @@ def test_without_landlock_no_file_is_opened_and_person_and_model_are_told_the_re
     assert remedy in results
     contents = fresh.says("psql", "--superuser", "-At", "-c", "SELECT content FROM messages")
     assert "First we eat." not in contents + output
-
-
-def test_a_missing_file_is_reported_and_the_conversation_goes_on(shell: Shell, tmp_path: Path) -> None:
-    result = shell.run("chat", stdin=f"/attach {tmp_path / 'no such'}\nwhat is 12*7?\n")
-
-    assert "There is no file" in result.err
-    assert "84" in result.out
 
 
 def test_a_file_that_is_gone_when_it_is_sent_keeps_back_one_message_alone(shell: Shell, tmp_path: Path) -> None:
