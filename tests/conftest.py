@@ -1,6 +1,5 @@
 """Shared fixtures: a real Postgres, a migrated database for each test, and a Parley with its worker."""
 
-import asyncio
 import gc
 import os
 import signal
@@ -16,16 +15,15 @@ import structlog
 from pydantic import SecretStr
 
 from adapters.cli.opening import COLLECT_AFTER
-from adapters.tables import update_tables
 from agent.llm.providers.library import import_litellm
 from shared.db.database import Address, Database
-from shared.db.embedded.server import start_postgres
 from shared.db.hosts import URL
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
-from tests.support.connections import connected, run_as_owner
+from tests.support.connections import connected
 from tests.support.folders import temporary_folder
 from tests.support.parley import Parley, open_parley
+from tests.support.template import start_copy
 
 # What processes started by tests inherit; those that are about recall by meaning name their model.
 os.environ.setdefault("EMBEDDING_MODEL", "off")
@@ -60,17 +58,7 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 def postgres() -> Iterator[URL]:
     """A server for this test process, with a migrated template database, and without durability."""
     with temporary_folder("test") as folder:
-        url = start_postgres(folder)
-        asyncio.run(_prepare(url))
-        yield url
-
-
-async def _prepare(url: URL) -> None:
-    lines = ("fsync = off", "full_page_writes = off", "synchronous_commit = off", "max_wal_size = '128MB'")
-    statements = [f"ALTER SYSTEM SET {line}" for line in lines]
-    more = ("SELECT pg_reload_conf()", "CREATE DATABASE template_parley")
-    await run_as_owner(Address(url, is_embedded=True), *statements, *more)
-    await update_tables(Address(url.set(database="template_parley"), is_embedded=True))
+        yield start_copy(folder)
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,10 @@ Imports and the rewriting of assertions cost a process ten seconds of the proces
 """
 
 import gc
+import os
 import socket
 import sys
+from contextlib import ExitStack
 from importlib import import_module
 
 import pytest
@@ -16,9 +18,13 @@ import pytest
 
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Name the command that starts a process, after pytest-xdist has counted them."""
+    from tests.support.folders import temporary_folder
     from tests.support.forks import Forks, get_command
 
     if config.option.tx:
+        template = ExitStack()
+        os.environ["TEST_POSTGRES_TEMPLATE"] = str(template.enter_context(temporary_folder("template")))
+        config.add_cleanup(template.close)
         forks = Forks(__name__, *config.invocation_params.args)
         config.add_cleanup(forks.close)
         command = " ".join(get_command(__name__, forks))
@@ -36,10 +42,12 @@ def serve_workers(listener: socket.socket, arguments: list[str]) -> None:
     pytest.main([*arguments, "--numprocesses=0", "--collect-only", "-qq"])
     from shared.settings import prepare_litellm_environment
     from tests.support.forks import get_forks, serve
+    from tests.support.template import make_template
 
     prepare_litellm_environment()
     # Without the call that warms it up, which starts threads: they would not survive a fork.
     import_module("litellm")
+    make_template()
     # All of them start programs in one process.
     get_forks()
     if "tests.test_style" in sys.modules:

@@ -1,0 +1,46 @@
+"""The server of Postgres that each test process has a copy of: made once, by the process that they are forks of."""
+
+import asyncio
+import os
+import subprocess
+from pathlib import Path
+
+from adapters.tables import update_tables
+from shared.db.database import Address
+from shared.db.embedded.server import start_postgres, stop_servers
+from shared.db.hosts import URL
+from tests.support.connections import run_as_owner
+
+# The folder of the server that is copied; a process that is no fork makes its own.
+FOLDER = "TEST_POSTGRES_TEMPLATE"
+# Without durability: a test that needs it has a server of its own.
+SETTINGS = ("fsync = off", "full_page_writes = off", "synchronous_commit = off", "max_wal_size = '128MB'")
+
+
+def make_template() -> None:
+    """Make the server that is copied, in the folder that the environment names."""
+    _make(Path(os.environ[FOLDER]))
+    stop_servers()
+
+
+def start_copy(folder: Path) -> URL:
+    """Start a server with a migrated database `template_parley` in this folder, and return its URL."""
+    template = os.environ.get(FOLDER)
+    if template is None:
+        return _make(folder)
+    # With the owner of the files, who starts the server.
+    subprocess.run(["cp", "-a", f"{template}/postgres", str(folder)], check=True)
+    return start_postgres(folder)
+
+
+def _make(folder: Path) -> URL:
+    url = start_postgres(folder)
+    statements = [f"ALTER SYSTEM SET {line}" for line in SETTINGS]
+    more = ("SELECT pg_reload_conf()", "CREATE DATABASE template_parley")
+    asyncio.run(_run(url, *statements, *more))
+    return url
+
+
+async def _run(url: URL, *statements: str) -> None:
+    await run_as_owner(Address(url, is_embedded=True), *statements)
+    await update_tables(Address(url.set(database="template_parley"), is_embedded=True))
