@@ -31,7 +31,7 @@ from adapters.matrix.incoming import (
 )
 from shared.db.database import DatabaseLost
 from shared.db.statements import load_statements
-from shared.errors import ParleyError, Unavailable
+from shared.errors import ParleyError, Unavailable, Undeliverable
 from shared.log import get_logger
 
 statements = load_statements(__file__)
@@ -220,17 +220,16 @@ class MatrixListener(Listener):
     async def _stays(self, room: Room) -> bool:
         """Return whether the agent stays in a room; it leaves one that succeeds none, if a stranger has led it there.
 
-        The note of that is for the process that follows one that dies before it has looked.
+        The note of that is for the process that follows one that dies before it has looked, and it counts whatever has
+        become of the room that it names, out of which the stranger can put the agent.
         """
-        is_led = str(room.get("m.room.member", "reason", self.account)) in self._rooms
-        is_successor = await self._succeeds(room)
-        if is_led and is_successor:
-            # Whatever the old one says later, which it may not be able to leave: without the note it is its own room.
-            with suppress(Refused):
-                await self._client.set_profile(self._rooms.place_of(room, None), None)
-        elif is_led:
+        is_led, is_successor = self._is_led(room), await self._succeeds(room)
+        if is_led and not is_successor:
             await self._leave(room)
         return is_successor or not is_led
+
+    def _is_led(self, room: Room) -> bool:
+        return str(room.get("m.room.member", "reason", self.account)).startswith("!")
 
     async def _succeeds(self, room: Room) -> bool:
         """Return whether a room takes the place of another, as both say; what is set for that is set for it then."""
@@ -246,6 +245,10 @@ class MatrixListener(Listener):
             return False
         async with self.app.database.statement() as session:
             await session.execute(statements.follow_room, {"old": old.id, "new": room.id})
+        if self._is_led(room):
+            # First: without the old room nobody knows that it is a successor. Without the note it is its own room.
+            with suppress(Undeliverable):
+                await self._client.set_profile(self._rooms.place_of(room, None), None)
         # There nothing is set any more, no pause and no limit, and its admin can still write in it.
         await self._leave(old)
         return True

@@ -97,6 +97,22 @@ async def test_who_led_the_agent_to_a_room_just_before_it_died_keeps_it_there_no
         await bob.sees(partial(was_answered, bob, elsewhere, end="leave"))
 
 
+async def test_who_led_the_agent_to_a_room_and_puts_it_out_of_theirs_keeps_it_there_no_longer(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    bob, room = scene.bob, await make_room_of_bob(scene)
+    elsewhere = await bob.makes_room(preset="public_chat")
+    async with scene.opened(address, model, works=False):
+        # Another server lets the agent wait until the room that has led it there is gone.
+        scene.proxy.faults.append(Fault("GET", "/sync", SILENCE))
+        await scene.proxy.repeat(to_tombstone(room, bob.id, elsewhere))
+        await bob.sees(partial(was_answered, bob, elsewhere, end="join"))
+    await bob.call("POST", "rooms", room, "kick", body={"user_id": scene.agent.id})
+
+    async with scene.opened(address, model, works=False):
+        await bob.sees(partial(was_answered, bob, elsewhere, end="leave"))
+
+
 async def test_a_pause_that_went_to_the_successor_of_a_room_leaves_nobody_unpaused_in_the_old_one(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
