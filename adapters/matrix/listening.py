@@ -100,12 +100,12 @@ class MatrixListener(Listener):
         if is_new and not await self._stays(room):
             return
         events, is_limited = to_events(joined, "timeline"), part(joined, "timeline").get("limited") is True
-        leaving = sum(map(is_leaving, events))
+        left = {str(event.get("event_id")) for event in events if is_leaving(event)}
         if is_limited:
             pages = self._read_pages(room, gap, types=["m.room.member"])
-            leaving = sum([is_leaving(event) async for page in pages for event in page])
+            left |= {str(event.get("event_id")) async for page in pages for event in page if is_leaving(event)}
         # They could read what was written before: none of this was said between two alone.
-        room.people += leaving
+        room.people += len(left)
         if is_limited:
             known = {event.get("event_id") for event in events}
             async for page in self._read_pages(room, gap):

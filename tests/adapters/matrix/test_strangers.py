@@ -27,6 +27,7 @@ from tests.adapters.matrix.conftest import Scene
 from tests.adapters.matrix.test_promises import was_answered
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.stand_in import ChatStandIn
+from tests.support.homeserver_proxy import HISTORY
 
 SAID = "SELECT content FROM inbox ORDER BY id"
 MOST_SECONDS = 30.0
@@ -76,6 +77,26 @@ async def test_who_was_put_out_of_a_room_has_not_spoken_to_the_agent_alone(
         await ann.says(room, "now we are")
         await scene.until_value(True, "SELECT count(*) > 0 FROM inbox")
         assert await scene.sql(SAID) == [("now we are",)]
+
+
+async def test_who_was_put_out_of_a_room_of_which_a_part_can_not_be_read_has_not_spoken_to_the_agent_alone(
+    matrix: Scene,
+) -> None:
+    ann, bob, room = matrix.ann, matrix.bob, matrix.direct
+    facts = {"room_id": room, "origin_server_ts": int(time.time() * 1000)}
+    said = facts | {"event_id": "$said", "type": "m.room.message", "sender": bob.id}
+    said |= {"content": {"msgtype": "m.text", "body": "what I say to Ann"}}
+    gone = facts | {"event_id": "$gone", "type": "m.room.member", "sender": ann.id}
+    gone |= {"state_key": bob.id, "content": {"membership": "ban"}}
+    matrix.proxy.missed = [said]
+    matrix.proxy.refuse("GET", HISTORY)
+
+    await matrix.proxy.repeat(said, gone)
+    matrix.proxy.missed = []
+    await ann.says(room, "now we are")
+
+    await matrix.until_value("now we are", "SELECT content FROM inbox ORDER BY id DESC LIMIT 1")
+    assert await matrix.sql(SAID) == [("now we are",)]
 
 
 async def test_whom_an_inviting_server_names_beside_the_inviter_is_not_believed(
