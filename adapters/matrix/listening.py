@@ -110,8 +110,10 @@ class MatrixListener(Listener):
             known = {event.get("event_id") for event in events}
             async for page in self._read_pages(room, gap):
                 await self._take_events(room, [event for event in page if event.get("event_id") not in known])
+            # A room is read by how deep its events are, which their servers say: what came last may not hold.
+            room.note(to_events(joined, "state"))
         await self._take_events(room, events)
-        room.people -= leaving
+        room.people -= len(left)
 
     async def _read_pages(self, room: Room, gap: Json, **what: Any) -> AsyncIterator[list[Json]]:
         """Yield what has happened in a room, the oldest first."""

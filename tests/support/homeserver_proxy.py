@@ -66,6 +66,8 @@ class HomeserverProxy(ChatStandIn):
         self._invitations: dict[str, Json] = {}
         # What was said in a room up to now, while nobody listened: of it, no timeline has more than the end.
         self.missed: list[Json] = []
+        # What holds in the room after that.
+        self.settled: list[Json] = []
         self._transactions = ""
         self._connections: set[asyncio.Transport] = set()
         self._session: aiohttp.ClientSession | None = None
@@ -140,7 +142,7 @@ class HomeserverProxy(ChatStandIn):
         events = self.missed if request.query["dir"] == "f" else self.missed[::-1]
         start = request.query["from"].removeprefix("missed-")
         first = int(start) if start.isdigit() else 0
-        last = first + int(request.query["limit"])
+        last = min(first + int(request.query["limit"]), len(events))
         end = {"end": f"missed-{last}"} if last < len(events) else {}
         kinds = json.loads(request.query.get("filter", "{}")).get("types")
         chunk = [event for event in events[first:last] if kinds is None or event["type"] in kinds]
@@ -220,6 +222,7 @@ class HomeserverProxy(ChatStandIn):
             rooms[event["room_id"]]["timeline"]["events"].append(event)
             if self.missed:
                 rooms[event["room_id"]]["timeline"] |= {"limited": True, "prev_batch": "missed-0"}
+                rooms[event["room_id"]]["state"] = {"events": self.settled}
         batch = {"next_batch": since, "rooms": {"join": rooms, "invite": self._invitations}}
         self._repeats.clear()
         self._invitations = {}

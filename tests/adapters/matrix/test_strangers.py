@@ -99,6 +99,25 @@ async def test_who_was_put_out_of_a_room_of_which_a_part_can_not_be_read_has_not
     assert await matrix.sql(SAID) == [("now we are",)]
 
 
+async def test_what_holds_in_a_room_is_not_what_is_read_last_of_a_part_that_was_left_out(matrix: Scene) -> None:
+    # A server says how deep its events are: that of a moderator who was put down meanwhile comes last.
+    ann, bob, agent = matrix.ann, matrix.bob, matrix.agent
+    facts = {"room_id": matrix.room, "origin_server_ts": int(time.time() * 1000)}
+    levels = facts | {"type": "m.room.power_levels", "sender": ann.id, "state_key": ""}
+    before, now = [
+        levels | {"event_id": f"$level-{level}", "content": {"users": {ann.id: 100, bob.id: level}}}
+        for level in (100, 0)
+    ]
+    said = facts | {"event_id": "$said", "type": "m.room.message", "sender": bob.id}
+    said |= {"content": {"msgtype": "m.text", "body": "hello", "m.mentions": {"user_ids": [agent.id]}}}
+    matrix.proxy.missed, matrix.proxy.settled = [now, before], [now]
+
+    await matrix.proxy.repeat(said)
+
+    await matrix.until_value("hello", "SELECT content FROM inbox")
+    assert await matrix.value("SELECT platform_context -> 'roles' FROM inbox") is None
+
+
 async def test_whom_an_inviting_server_names_beside_the_inviter_is_not_believed(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
