@@ -125,7 +125,8 @@ class MatrixListener(Listener):
                 log.warning("matrix_room_not_read", room=room.id, cause=str(error))
                 return
             yield page.get("chunk") or []
-            query["from"] = page.get("end")
+            # Where nothing follows, there are homeservers that name the same place again.
+            query["from"] = end if (end := page.get("end")) != query["from"] else None
 
     async def _take_events(self, room: Room, events: Sequence[Json]) -> None:
         await self.take_all(events, partial(self._take_event, room), to_sent_at=to_sent_at, place=room.id)

@@ -66,8 +66,9 @@ class HomeserverProxy(ChatStandIn):
         self._invitations: dict[str, Json] = {}
         # What was said in a room up to now, while nobody listened: of it, no timeline has more than the end.
         self.missed: list[Json] = []
-        # What holds in the room after that.
+        # What holds in the room after that, and whether the page behind the last one names itself as the next.
         self.settled: list[Json] = []
+        self.has_no_last_page = False
         self._transactions = ""
         self._connections: set[asyncio.Transport] = set()
         self._session: aiohttp.ClientSession | None = None
@@ -143,7 +144,7 @@ class HomeserverProxy(ChatStandIn):
         start = request.query["from"].removeprefix("missed-")
         first = int(start) if start.isdigit() else 0
         last = min(first + int(request.query["limit"]), len(events))
-        end = {"end": f"missed-{last}"} if last < len(events) else {}
+        end = {"end": f"missed-{last}"} if last < len(events) or self.has_no_last_page else {}
         kinds = json.loads(request.query.get("filter", "{}")).get("types")
         chunk = [event for event in events[first:last] if kinds is None or event["type"] in kinds]
         return json.dumps({"chunk": chunk} | end).encode()

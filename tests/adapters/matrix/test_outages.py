@@ -144,6 +144,16 @@ async def test_what_was_missed_is_read_to_its_beginning_however_much_it_is(
     assert stored == [("number 0",), ("number 7000",), ("number 7001",)]
 
 
+async def test_what_was_missed_is_read_once_from_a_homeserver_whose_last_page_names_itself_as_the_next(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    now = int(time.time() * 1000)
+    scene.proxy.missed, scene.proxy.has_no_last_page = [to_event(scene, 0, sent_at=now)], True
+    async with scene.opened(address, model, works=False):
+        await scene.proxy.repeat(to_event(scene, 1, sent_at=now))
+        await scene.until_value(2, "SELECT count(*) FROM inbox")
+
+
 async def test_what_was_missed_is_read_past_a_late_event_that_a_server_orders_before_it(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
