@@ -7,6 +7,7 @@ DECLARE
     v_settings json := current_setting('parley.connection', true)::json;
     v_role text := v_settings ->> 'role';
     v_wrong text;
+    v_tells boolean;
 BEGIN
     IF v_settings IS NULL THEN
         RAISE 'A pooler gives this connection the sessions of others; name the address of Postgres itself in DATABASE_DIRECT_URL.'
@@ -33,20 +34,25 @@ BEGIN
         RETURN;
     END IF;
 
-    -- Row-level security is active for no role that it does not bind, so that its attributes are read only to name the cause.
-    SELECT string_agg(polrelid::regclass::text, ', ' ORDER BY polrelid::regclass::text) INTO v_wrong
+    -- Row-level security is active for no role that it does not bind: its attributes are read to name the cause, or where no
+    -- table tells. Whoever may make a table elsewhere, and be it a temporary one, may write a policy for our role there.
+    SELECT string_agg(polrelid::regclass::text, ', ' ORDER BY polrelid::regclass::text)
+            FILTER (WHERE NOT row_security_active(polrelid)), count(*) > 0
+    INTO v_wrong, v_tells
     FROM (
         SELECT DISTINCT polrelid FROM pg_catalog.pg_policy WHERE to_regrole(quote_ident(v_role)) = ANY (polroles)
     ) AS policies
-    WHERE NOT row_security_active(polrelid);
-    IF current_user <> v_role OR current_setting('is_superuser') = 'on' OR v_wrong IS NOT NULL THEN
+    WHERE (SELECT relnamespace FROM pg_catalog.pg_class WHERE oid = polrelid) = to_regnamespace('public');
+    IF current_user <> v_role OR current_setting('is_superuser') = 'on' OR v_wrong IS NOT NULL OR NOT v_tells THEN
         IF current_user <> v_role
             OR (SELECT rolsuper OR rolbypassrls FROM pg_catalog.pg_roles WHERE rolname = current_user) THEN
             RAISE 'The program acts as %, which row-level security does not bind; let a superuser run: ALTER ROLE % NOSUPERUSER NOBYPASSRLS;',
                 current_user, v_role USING ERRCODE = 'PY001';
         END IF;
-        RAISE 'Row-level security is off for %; let its owner run for each: ALTER TABLE … ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;',
-            v_wrong USING ERRCODE = 'PY001';
+        IF v_wrong IS NOT NULL THEN
+            RAISE 'Row-level security is off for %; let its owner run for each: ALTER TABLE … ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;',
+                v_wrong USING ERRCODE = 'PY001';
+        END IF;
     END IF;
 END
 $$

@@ -18,6 +18,7 @@ from shared.db.database import Address, Database, DatabaseLost, check, locate
 from shared.db.hosts import URL
 from shared.db.migrations import check_tables
 from shared.db.programs import check_options, list_dump_options
+from shared.db.roles import READONLY_ROLE
 from shared.errors import ConfigurationError
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
@@ -198,6 +199,18 @@ async def test_a_login_or_a_role_that_is_not_what_it_has_to_be_does_not_serve(
         finally:
             await run_as_owner(inside, back.format(login=login))
         assert await find_obstacle(parley.app) is None
+
+
+async def test_a_role_for_which_there_is_no_policy_is_bound_by_those_that_there_are(
+    postgres: URL, upstream: Address
+) -> None:
+    inside = Address(postgres.set(database=upstream.url.database), is_embedded=True)
+    await run_as_owner(inside, f"ALTER ROLE {READONLY_ROLE} BYPASSRLS")
+    try:
+        with pytest.raises(UnfitDatabase, match="NOSUPERUSER NOBYPASSRLS"):
+            await upstream.connect(role=READONLY_ROLE)
+    finally:
+        await run_as_owner(inside, f"ALTER ROLE {READONLY_ROLE} NOBYPASSRLS")
 
 
 @pytest.mark.parametrize("settings_of_pooler", [{}, {"server_round_robin": 1}])

@@ -8,7 +8,7 @@ import pytest
 
 from agent.live.channels import CANCELLATIONS, DUE, JOBS, READERS, TURNS
 from shared.db.database import Address
-from shared.db.roles import ADMIN_ROLE, READONLY_ROLE
+from shared.db.roles import ADMIN_ROLE, APP_ROLE, READONLY_ROLE
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import Body
 from tests.support.connections import connected
@@ -33,6 +33,14 @@ async def test_who_only_reads_makes_no_trigger_that_acts_as_the_owner(address: A
                 await reader.execute(
                     f"CREATE TRIGGER t BEFORE INSERT ON own FOR EACH ROW EXECUTE FUNCTION public.{name}()"
                 )
+
+
+async def test_who_only_reads_keeps_nobody_out_by_a_policy_for_the_program(address: Address) -> None:
+    async with connected(address, role=READONLY_ROLE) as reader:
+        await reader.execute("CREATE TEMP TABLE own (id bigint); CREATE POLICY own ON own TO parley_app USING (true)")
+
+        async with connected(address, role=APP_ROLE) as program:
+            assert await program.fetchval("SELECT current_user") == APP_ROLE
 
 
 async def test_who_only_reads_runs_nothing_as_the_owner_but_the_count_of_memories(address: Address) -> None:
