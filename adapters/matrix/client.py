@@ -25,7 +25,7 @@ class Client(ApiClient):
     async def check_account(self) -> None:
         """Make sure that the token is that of the account."""
         try:
-            account = (await self.call("GET", ("account", "whoami")))["user_id"]
+            account = (await self.call("GET", ("account", "whoami"))).get("user_id")
         except Refused as error:
             raise Undeliverable(f"{error} `parley setup` makes another MATRIX_TOKEN.") from error
         if account != self.account:

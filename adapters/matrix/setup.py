@@ -6,6 +6,7 @@ from contextlib import aclosing
 
 from adapters.matrix.client import Client
 from adapters.matrix.settings import MatrixSettings
+from shared.errors import Undeliverable
 
 TITLE = "Matrix"
 QUESTIONS: Mapping[str, str] = {
@@ -17,6 +18,8 @@ QUESTIONS: Mapping[str, str] = {
 INSTEAD: Mapping[str, str] = {"MATRIX_PASSWORD": "MATRIX_TOKEN"}
 OWNER = "Who is its owner there? The whole account, which clients show below your name."
 OWNER_ID, EXAMPLE_ID = re.compile(r"@[^\s:]+:\S+"), "@ann:example.org"
+# What a header can hold.
+TOKEN = re.compile(r"[!-~]+")
 INTRODUCTION = "Matrix: register an account for the agent at a homeserver, with any client."
 
 
@@ -27,4 +30,7 @@ async def exchange(values: dict[str, str]) -> None:
         body = {"type": "m.login.password", "identifier": user, "password": password}
         async with aclosing(Client(MatrixSettings(values.get("MATRIX_HOMESERVER")))) as client:
             answer = await client.call("POST", ("login",), body | {"initial_device_display_name": "Parley"})
-        values |= {"MATRIX_USER": answer["user_id"], "MATRIX_TOKEN": answer["access_token"]}
+        account, token = str(answer.get("user_id")), str(answer.get("access_token"))
+        if not (OWNER_ID.fullmatch(account) and TOKEN.fullmatch(token)):
+            raise Undeliverable("What answers at MATRIX_HOMESERVER is no homeserver.")
+        values |= {"MATRIX_USER": account, "MATRIX_TOKEN": token}

@@ -1,11 +1,17 @@
 """From nothing to an answering account: the dialogue, the doctor."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from aiohttp import web
 
 from shared.db.database import Address
 from tests.adapters.cli.shell import Shell
 from tests.adapters.matrix.conftest import Scene
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.stand_in import ChatStandIn
 from tests.support.folders import temporary_folder
 
 OTHER, MATRIX, NOTHING = "7", "2", ""
@@ -45,3 +51,29 @@ async def test_a_password_gives_a_token_with_which_the_dialogue_and_the_doctor_a
         file.unlink()
         code, screen = await set_up(token.partition("=")[2].strip("'"))
         assert (code, "MATRIX_PASSWORD" in screen) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("answer", "typed", "remedy"),
+    [
+        ({}, ["", "password"], "no homeserver"),
+        ({"user_id": 5, "access_token": "a"}, ["", "password"], "no homeserver"),
+        ({"user_id": "@parley:hs", "access_token": "a'\nOPENAI_API_KEY='b"}, ["", "password"], "no homeserver"),
+        ({}, ["token"], "MATRIX_TOKEN is that of None"),
+    ],
+)
+async def test_what_is_no_homeserver_is_named_and_nothing_of_it_is_written(
+    address: Address, model: OpenAIStub, answer: dict[str, Any], typed: Sequence[str], remedy: str
+) -> None:
+    async def reply(request: web.BaseRequest) -> web.StreamResponse:
+        return web.json_response(answer)
+
+    model.play([Answer("ready")])
+    async with ChatStandIn(web.Server(reply), 0) as server:
+        with temporary_folder("cli") as folder:
+            shell = Shell(folder, {"DATABASE_URL": address.libpq(as_owner=True)})
+            lines = (OTHER, "gpt-4o-mini", model.base_url, "sk-1", MATRIX, server.base, "@parley:hs", *typed)
+            result = await asyncio.to_thread(shell.run, "setup", stdin="\n".join(lines))
+            screen = result.out + result.err
+            assert (result.code, remedy in screen, "Traceback" in screen) == (1, True, False), screen
+            assert not (folder / ".env").exists()
