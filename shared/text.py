@@ -32,9 +32,12 @@ TARGET = re.compile(r"\w[.:/\\@\u3002]+\w{2}|@\w|\d{5}|(?:\d\D*){9}")
 FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r]")
 NUMBER = re.compile(r"[+-]?(?:\d{1,30}(?:[.,]\d{1,30}){0,10}|[.,]\d{1,30})(?:[eE][+-]?\d{1,3})?%?")
 
-# A credential that somebody has typed into a message; with or without the word `set`, which is easily forgotten.
+# A credential that somebody has typed into a message, also in marks, behind Matrix's sign or as `/credentials`; with or
+# without the word `set`, which is easily forgotten.
 TYPED_CREDENTIAL = re.compile(
-    r"(/credential)\s+(?:set\s+)?(?!(?:set|list|forget)\b)(\S+)\s+(?!\[removed\]\s*\Z)\S.*", re.IGNORECASE | re.DOTALL
+    r"[/!](?:credentials?[*_~`:]*\s+set\s+|credential[*_~`:]*\s+(?!(?:set|list|forget)(?:\s|\Z)))(\S+)\s+"
+    r"(?!\[removed\]\s*\Z)\S.*",
+    re.IGNORECASE | re.DOTALL,
 )
 REMOVED = "[removed]"
 CREDENTIAL_MARK = re.compile(rf"/credential set \S+ {re.escape(REMOVED)}", re.IGNORECASE)
@@ -238,9 +241,9 @@ def without_credential(text: str) -> str:
     A text with one becomes what people read in it.
     """
     visible = as_read(text)
-    if "/credential" not in visible.lower():
+    if "credential" not in visible.lower():
         return text
-    without, count = TYPED_CREDENTIAL.subn(rf"\1 set \2 {REMOVED}", visible)
+    without, count = TYPED_CREDENTIAL.subn(rf"/credential set \1 {REMOVED}", visible)
     return without if count else text
 
 

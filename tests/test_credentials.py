@@ -162,6 +162,43 @@ def test_only_what_follows_the_name_is_taken_out_of_a_message() -> None:
     assert not had_credential("/credential set pms")
 
 
+@pytest.mark.parametrize(
+    "typed",
+    [
+        # Matrix knows commands by this sign, too.
+        "!credential set pms",
+        "\uff01credential set pms",
+        "/credentials set pms",
+        "/credential: set pms",
+        # As bold text and code are typed.
+        "**/credential** set pms",
+        "*/credential set* pms",
+        "`/credential` set pms",
+        # Names that begin as a subcommand does.
+        "/credential set set-top-box",
+        "/credential set list",
+        "/credential forget-me-not",
+    ],
+)
+def test_a_credential_is_taken_out_of_a_message_however_the_command_was_typed(typed: str) -> None:
+    without = without_credential(f"please {typed} hunter2hunter2")
+
+    assert "hunter2" not in without
+    assert had_credential(without)
+    assert without_credential(without) == without
+
+
+def test_a_sentence_about_credentials_stays_as_it_is() -> None:
+    for text in (
+        "the keys in ~/.aws/credentials are two",
+        "see /credential, which asks for it. /credential/ is a folder",
+        "Done! Credential set up for you!",
+        "/credential set list",
+        "/credential forget pms now",
+    ):
+        assert without_credential(text) == text
+
+
 def given_for(parley: Parley, content: str) -> IncomingMessage:
     """Return a message of Ann with a credential that a program gives for it."""
     return message(content, credentials=parley.app.credentials.encrypt_given("Ann's", {"cabins": SECRET}))
