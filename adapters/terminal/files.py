@@ -8,6 +8,7 @@ import shlex
 from io import FileIO
 from pathlib import Path
 from secrets import token_hex
+from stat import S_ISREG
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
@@ -27,9 +28,8 @@ def find_file(text: str, limit_mb: int) -> Path:
         if not path.is_file():
             remark = ", but something else, which can't be sent" if path.exists() else ""
             raise Refusal(f"There is no file {path}{remark}.")
-        size = path.stat().st_size
-        with path.open("rb"):
-            pass
+        with open_without_waiting(path) as file:
+            size = os.fstat(file.fileno()).st_size
     except OSError as error:
         raise Refusal(f"{path} can't be read: {error.strerror or error}.") from None
     if size > limit_mb * 1024 * 1024:
@@ -51,14 +51,19 @@ def find_dragged(line: str) -> Path | None:
 def to_path(text: str) -> Path:
     """Return the path in the text: plain, quoted, with escaped blanks, or as a file: URL."""
     text = text.strip()
-    if text.startswith("file://"):
-        return Path(unquote(urlsplit(text).path))
     try:
+        if text.startswith("file://"):
+            return Path(unquote(urlsplit(text).path))
         words = shlex.split(text)
     except ValueError:
         words = []
     # Unquoted blanks belong to the name, too.
-    return Path(words[0] if len(words) == 1 else text).expanduser()
+    path = Path(words[0] if len(words) == 1 else text)
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        # Nobody here has the name behind the `~`.
+        return path
 
 
 async def store_file(store: "Store", path: Path, limit_mb: int) -> Attachment:
@@ -85,8 +90,17 @@ async def store_file(store: "Store", path: Path, limit_mb: int) -> Attachment:
 
 
 def open_without_waiting(path: Path) -> FileIO:
-    """Open a file whose `read` returns None where it would have to wait."""
-    return open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+    """Open a file whose `read` returns None where it would have to wait; raises `OSError` for what is no file."""
+
+    def open_file(name: str, flags: int) -> int:
+        descriptor = os.open(name, flags | os.O_NONBLOCK)
+        if S_ISREG(os.fstat(descriptor).st_mode):
+            return descriptor
+        # It was one when it was named.
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no file")
+
+    return open(path, "rb", buffering=0, opener=open_file)
 
 
 def to_size(size: int) -> str:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from subprocess import Popen
 
+import pytest
 from PIL import Image
 
 from shared.db.database import Address
@@ -103,7 +104,19 @@ def test_without_landlock_no_file_is_opened_and_person_and_model_are_told_the_re
     assert "First we eat." not in contents + output
 
 
-def test_a_file_that_is_gone_when_it_is_sent_keeps_back_one_message_alone(shell: Shell, tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_and_the_conversation_goes_on(shell: Shell, tmp_path: Path) -> None:
+    # No account has the second one's name, and the third is no address.
+    paths = (tmp_path / "no such", "~nobody-of-that-name/plan.txt", "file://[plan")
+    result = shell.run("chat", stdin="".join(f"/attach {path}\n" for path in paths) + "what is 12*7?\n")
+
+    assert result.err.count("There is no file") == len(paths)
+    assert (result.code, "84" in result.out) == (0, True)
+
+
+@pytest.mark.parametrize("is_pipe_instead", [False, True])
+def test_a_file_that_is_gone_when_it_is_sent_keeps_back_one_message_alone(
+    shell: Shell, tmp_path: Path, *, is_pipe_instead: bool
+) -> None:
     plan = tmp_path / "plan.txt"
     plan.write_text("First we eat.")
     with shell.start("chat") as chat:
@@ -114,9 +127,12 @@ def test_a_file_that_is_gone_when_it_is_sent_keeps_back_one_message_alone(shell:
         while "goes with your next message" not in chat.stderr.readline():
             assert chat.poll() is None
         plan.unlink()
+        if is_pipe_instead:
+            os.mkfifo(plan)
         out, err = chat.communicate("keep this\nwhat is 12*7?\n")
 
-    assert f"{plan} can't be read any more: No such file or directory. Nothing was sent." in err
+    cause = "it is no file" if is_pipe_instead else "No such file or directory"
+    assert f"{plan} can't be read any more: {cause}. Nothing was sent." in err
     assert (chat.returncode, "84" in out) == (0, True)
 
 
