@@ -19,7 +19,8 @@ def verify_receipt(secrets: Secrets, signed: str) -> dict[str, Any]:
     """Return the content of a receipt; raises `Refusal` if none of the keys in `SECRET_KEY` has signed it."""
     try:
         receipt: dict[str, Any] = _serializer(secrets).loads(signed.strip())
-    except BadSignature:
+    # Whoever hands it over chooses its bytes, which may be no text.
+    except (BadSignature, UnicodeError):
         raise Refusal("This is no receipt of this installation, or it was changed, or its key is gone.") from None
     return receipt
 

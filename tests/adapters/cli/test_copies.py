@@ -1,6 +1,7 @@
 """What operators take out of a database: a person's export, psql's exit code, a dump, a backup."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,9 @@ def test_a_person_is_exported_and_erased_with_a_receipt(shell: Shell) -> None:
     receipt = shell.says("user", "erase", "web:zoe", "--yes").strip()
     assert '"accounts": 1' in shell.says("verify-receipt", receipt)
     assert shell.says("user", "erase", person).strip() == receipt
-    assert shell.run("verify-receipt", receipt.replace("accounts", "Accounts")).code == 1
+    for forged in (receipt.replace("accounts", "Accounts"), os.fsdecode(b"\xff" + receipt.encode()), "", "x"):
+        result = shell.run("verify-receipt", forged)
+        assert (result.code, result.err.startswith("parley: This is no receipt of this installation")) == (1, True)
     assert cell(shell, "SELECT count(*) FROM user_platform_links WHERE platform_user_id = 'zoe'") == "0"
 
 
