@@ -84,6 +84,13 @@ def read_text(words: list[str]) -> str:
         raise typer.BadParameter('write the question behind it: parley ask "What is …?"', param_hint="QUESTION")
     if not question or not data.strip():
         return question or data
+    if to_command_line(question) is not None:
+        # Imported here, as below.
+        from agent import commands
+
+        if commands.match_command(question) is not None:
+            # So that no credential stands in the shell's history.
+            return f"{question} {data}"
     # In a fence it counts as a paste: what stands in it is not what the person has said.
     fence = "`" * max([3, *(len(match[0]) + 1 for match in FENCE.finditer(data))])
     return f"{question}\n\n{fence}\n{data}\n{fence}"

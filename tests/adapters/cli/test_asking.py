@@ -126,6 +126,14 @@ def test_a_command_is_one_however_its_slash_is_written(shell: Shell, command: st
     assert (result.code, result.out.startswith("I keep your credential github encrypted")) == (0, True)
 
 
+def test_what_comes_through_a_pipe_stands_behind_a_command_as_it_is(shell: Shell) -> None:
+    short = shell.run("ask", "/credential set pms", stdin="hunter2\n")
+    long = shell.run("ask", "/credential", "set", "pms", stdin="hunter2hunter2\n")
+
+    assert (short.code, short.out.startswith("I keep")) == (0, False)
+    assert (long.code, long.out.startswith("I keep your credential pms")) == (0, True)
+
+
 @pytest.mark.parametrize("stdin", ["", "\x00\x01"])
 def test_what_is_no_question_is_refused_with_what_to_do(shell: Shell, stdin: str) -> None:
     result = shell.run("ask", stdin=stdin)
