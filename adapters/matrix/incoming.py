@@ -169,7 +169,9 @@ def to_text(content: Json, me: str, name: str) -> str:
         while lines and lines[0].startswith(">"):
             lines.pop(0)
     own = "|".join(map(re.escape, (me, me[1:], name)))
-    text = re.sub(rf"^@?(?:{own})(?!\w)[ ,:]*", "", "\n".join(lines).strip(), flags=re.IGNORECASE)
+    # Clients of phones write a mention as a link.
+    mention = rf"^(?:\[@?(?:{own})\]\(https://matrix\.to/#/[^\s()]*\)|@?(?:{own})(?!\w))[ ,:]*"
+    text = re.sub(mention, "", "\n".join(lines).strip(), flags=re.IGNORECASE)
     sign = TYPED.match(text)
     return text if sign is None else f"/{text[sign.end() :]}"
 

@@ -139,8 +139,11 @@ async def test_commands_begin_with_either_sign_and_private_answers_go_to_the_dir
     (invited,) = await ann.sees(lambda: ann.invites)
     await ann.joins(invited)
     await ann.sees(lambda: ann.texts(agent.id, invited))
+    # As the clients of phones write the mention.
+    await ann.says(matrix.room, f"[{agent.id}](https://matrix.to/#/{agent.id}) !budget", **mention(matrix))
+    await ann.sees(lambda: len(ann.texts(agent.id, invited)) == 2)
 
-    assert "budget" in ann.texts(agent.id, invited)[0].lower()
+    assert all("budget" in answer.lower() for answer in ann.texts(agent.id, invited))
     assert ann.texts(agent.id, matrix.room) == []
     assert await matrix.parley.value("SELECT count(*) FROM turns") == 0
 
