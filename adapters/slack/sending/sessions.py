@@ -10,7 +10,7 @@ from shared.db.statements import load_statements
 from shared.errors import ParleyError, Unavailable
 from shared.log import get_logger
 from shared.messages import Place
-from shared.text import abbreviate
+from shared.text import abbreviate, without_credential
 
 statements = load_statements(__file__)
 
@@ -33,7 +33,7 @@ log = get_logger()
 
 def to_title(question: str) -> str:
     """Return a question as the title of its conversation."""
-    return abbreviate(" ".join(question.split()), TITLE_CHARS) or "Question"
+    return abbreviate(" ".join(without_credential(question).split()), TITLE_CHARS) or "Question"
 
 
 async def set_processing(web: Web, place: Place, question: str) -> None:

@@ -168,3 +168,8 @@ async def test_an_app_with_the_older_panel_answers_direct_messages_without_a_thr
         assert "thread_ts" not in direct
         assert thread["statuses"][0] == "is thinking …"
         assert len(scene.slack.calls("agents.sessions.setStatus")) == 1
+        other_ts = await scene.ann.opens_assistant(scene.general)
+        other = scene.slack.world.assistant_threads[scene.ann.dm["id"], other_ts]
+        await scene.ann.direct("please /credential set pms opens-nothing", thread_ts=other_ts)
+        await scene.slack.until(lambda: other["title"])
+        assert other["title"] == "please /credential set pms [removed]"
