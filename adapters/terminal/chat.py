@@ -14,7 +14,7 @@ from adapters.terminal.person import terminal_place, terminal_sender
 from adapters.terminal.reading import Reader
 from shared.errors import ParleyError, Refusal, ToolError
 from shared.messages import ProgramRequest
-from shared.text import to_command_line
+from shared.text import as_read, to_command_line
 
 ATTACH = "/attach"
 ATTACH_HELP = f"{ATTACH} PATH - Send a file with your next message; a file dropped on the window does the same."
@@ -67,8 +67,9 @@ class Chat:
     async def _on_input(self, text: str) -> bool:
         """Handle one input; return False if it ends the conversation."""
         line = text.strip()
-        if line == ATTACH or line.startswith(f"{ATTACH} "):
-            self._attach(find_file(line.removeprefix(ATTACH), self._client.settings.max_body_mb))
+        word, _, path = line.partition(" ")
+        if as_read(word) == ATTACH:
+            self._attach(find_file(path, self._client.settings.max_body_mb))
             return True
         dragged = find_dragged(line)
         if dragged is not None:

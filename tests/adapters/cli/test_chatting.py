@@ -63,7 +63,15 @@ def test_a_file_is_attached_or_dropped_and_known_afterwards_and_a_missing_one_is
     plan, dropped = tmp_path / "our plan.txt", tmp_path / "dropped.txt"
     for path in (plan, dropped):
         path.write_text("First we eat.")
-    files = (f"/attach {plan}", "keep this", "list my files", f"'{dropped}'", "keep this", f"/attach {tmp_path / 'no'}")
+    # The slash as a Japanese keyboard writes it, too.
+    files = (
+        f"\uff0fattach {plan}",
+        "keep this",
+        "list my files",
+        f"'{dropped}'",
+        "keep this",
+        f"/attach {tmp_path / 'no'}",
+    )
 
     # A last line without an end is a line, too.
     result = shell.run("chat", stdin="\n".join((*files, "what is 12*7?")))
