@@ -169,8 +169,9 @@ def to_text(content: Json, me: str, name: str) -> str:
         while lines and lines[0].startswith(">"):
             lines.pop(0)
     own = "|".join(map(re.escape, (me, me[1:], name)))
-    # Clients of phones write a mention as a link.
-    mention = rf"^(?:\[@?(?:{own})\]\(https://matrix\.to/#/[^\s()]*\)|@?(?:{own})(?!\w))[ ,:]*"
+    # Clients of phones write a mention as a link; what nobody sees may stand around it.
+    link, hidden = rf"\[@?(?:{own})\]\(https://matrix\.to/#/[^\s()]*\)", f"{INVISIBLE.pattern}*"
+    mention = rf"^{hidden}(?:{link}|@?(?:{own})(?!\w)){hidden}[ ,:]*"
     text = re.sub(mention, "", "\n".join(lines).strip(), flags=re.IGNORECASE)
     sign = TYPED.match(text)
     return text if sign is None else f"/{text[sign.end() :]}"

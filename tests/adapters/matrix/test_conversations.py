@@ -135,7 +135,8 @@ async def test_commands_begin_with_either_sign_and_private_answers_go_to_the_dir
     for line in ("!stop", "\u200b!stop", "\uff01\u200bstop"):
         await ann.says(matrix.direct, line)
     await ann.sees(lambda: ann.texts(agent.id, matrix.direct) == ["Nothing of yours is running here."] * 3)
-    await ann.says(matrix.room, "Parley: /budget", **mention(matrix))
+    # Set apart from a text that is written from right to left.
+    await ann.says(matrix.room, "\u2068Parley\u2069: /budget", **mention(matrix))
     (invited,) = await ann.sees(lambda: ann.invites)
     await ann.joins(invited)
     await ann.sees(lambda: ann.texts(agent.id, invited))
