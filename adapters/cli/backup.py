@@ -4,8 +4,6 @@ from pathlib import Path
 
 import typer
 
-from adapters.cli import archiving
-
 app = typer.Typer()
 
 VERIFY = "verify"
@@ -20,6 +18,9 @@ def backup(
 
     The archive holds the installation's secrets: keep it as safe as those.
     """
+    # Half a second of imports, which the help does without.
+    from adapters.cli import archiving
+
     if len(words) == 2 and words[0] == VERIFY and not live:
         archiving.verify(Path(words[1]))
     elif len(words) == 1 and words[0] != VERIFY:
@@ -34,4 +35,6 @@ def restore(
     yes: bool = typer.Option(False, "--yes", help="Of a dump: replace what is in the database now."),
 ) -> None:
     """Restore a backup into a new PARLEY_HOME, and a new database where DATABASE_URL names one; or a dump in place."""
+    from adapters.cli import archiving  # as above
+
     archiving.restore(file, replaces=yes)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from adapters.cli.console import complain, is_json, say, show_json
-from adapters.cli.opening import in_session, name_system_user, opened_database, read_settings
+from adapters.cli.opening import in_transaction, name_system_user, opened_database, read_settings
 from adapters.kubernetes.exports import list_secrets, read_files, to_manifests, write_yaml
 from adapters.kubernetes.manifests import SPECS, Manifest
 from adapters.kubernetes.plans import Change, Step, apply_all
@@ -21,8 +21,7 @@ from shared.settings.model import EXTRAS_REMEDY
 from shared.text import harmless
 
 if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncSession
-
+    from shared.db.driver import Connection, Session
     from shared.settings import Settings
 
 app = typer.Typer()
@@ -46,10 +45,10 @@ def export(
     if not kubernetes:
         raise typer.BadParameter("Say in which form: --kubernetes.")
 
-    async def work(session: "AsyncSession", _settings: "Settings") -> list[Manifest]:
+    async def work(session: "Session", _settings: "Settings") -> list[Manifest]:
         return [manifest for kind in SPECS for manifest in to_manifests(kind, await list_rows(session, kind))]
 
-    manifests = in_session(work)
+    manifests = in_transaction(work)
     for manifest in manifests:
         if fields := list_secrets(manifest):
             complain(
@@ -82,15 +81,16 @@ def apply(
         # With --prune a wrong folder, or a pipe that has broken, would remove all there is.
         raise Refusal(f"{path} holds no manifest; nothing is changed")
 
-    async def work(session: "AsyncSession", _settings: "Settings") -> list[Step]:
+    async def work(session: "Connection", _settings: "Settings") -> list[Step]:
         await name_actor(session, f"apply:{name_system_user()}")
-        rehearsal = await session.begin_nested()
+        rehearsal = session.begin_nested()
+        await rehearsal.start()
         steps = await apply_all(session, manifests, removes=prune)
         if dry_run or any(step.change is Change.REFUSE for step in steps):
             await rehearsal.rollback()
         return steps
 
-    steps = in_session(work)
+    steps = in_transaction(work)
     counts = Counter(step.change for step in steps)
     _show_steps(steps, is_plan=dry_run or bool(counts[Change.REFUSE]))
     if counts[Change.REFUSE]:

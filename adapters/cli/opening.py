@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession
 
     from shared.db.database import Address, Database
-    from shared.db.driver import Session
+    from shared.db.driver import Connection
     from shared.db.single import SmallDatabase
     from shared.settings import Settings
 
@@ -169,7 +169,7 @@ async def opened_connection(settings: "Settings", address: "Address") -> "AsyncI
         await database.close()
 
 
-def in_transaction(work: "Callable[[Session, Settings], Awaitable[Result]]") -> Result:
+def in_transaction(work: "Callable[[Connection, Settings], Awaitable[Result]]") -> Result:
     """Run `work` in one transaction, which is committed when it returns.
 
     Raises `Refusal` with the database's reason if it refuses a value.
@@ -220,7 +220,7 @@ def name_system_user() -> str:
 def list_rows(statement: "TextClause", **parameters: Any) -> list[Any]:
     """Run one statement in a transaction of its own and return its rows."""
 
-    async def work(session: "Session", _settings: "Settings") -> list[Any]:
+    async def work(session: "Connection", _settings: "Settings") -> list[Any]:
         return list((await session.execute(statement, parameters)).all())
 
     return in_transaction(work)

@@ -5,11 +5,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from adapters.kubernetes.exports import to_manifests
 from adapters.kubernetes.manifests import SPECS, Manifest, PersonaSpec
 from adapters.kubernetes.rows import APPLY, StoredRow, compare, define, delete, list_rows
+from shared.db.driver import NestingSession
 from shared.db.errors import refusals
 from shared.errors import Refusal
 
@@ -40,7 +39,7 @@ class Step:
     refusal: str | None = None
 
 
-async def apply_all(session: AsyncSession, manifests: Sequence[Manifest], *, removes: bool = False) -> list[Step]:
+async def apply_all(session: NestingSession, manifests: Sequence[Manifest], *, removes: bool = False) -> list[Step]:
     """Write what manifests say and return each step; the caller commits, or takes all back.
 
     After a refusal the other steps are still tried, so that all refusals are told at once. With `removes` rows that
@@ -63,7 +62,7 @@ async def apply_all(session: AsyncSession, manifests: Sequence[Manifest], *, rem
     return steps
 
 
-async def apply_one(session: AsyncSession, manifest: Manifest, row: StoredRow | None) -> Step:
+async def apply_one(session: NestingSession, manifest: Manifest, row: StoredRow | None) -> Step:
     """Write what one manifest says, in a savepoint; a refusal is a step, too."""
     step = plan_one(manifest, row)
     if step.change in {Change.ADD, Change.CHANGE}:
@@ -90,7 +89,7 @@ def plan_one(manifest: Manifest, row: StoredRow | None) -> Step:
     return Step(Change.CHANGE, kind, name, source=source, differences=differences, drift=drift)
 
 
-async def remove_one(session: AsyncSession, *, kind: str, key: str, row: StoredRow) -> Step:
+async def remove_one(session: NestingSession, *, kind: str, key: str, row: StoredRow) -> Step:
     """Delete a row, in a savepoint; a refusal is a step, too."""
     (manifest,) = to_manifests(kind, {key: row})
     try:
@@ -102,7 +101,7 @@ async def remove_one(session: AsyncSession, *, kind: str, key: str, row: StoredR
 
 
 @asynccontextmanager
-async def attempted(session: AsyncSession) -> AsyncIterator[None]:
+async def attempted(session: NestingSession) -> AsyncIterator[None]:
     """Take back what the block has written when the database refuses it; raises `Refusal` with its reason."""
     with refusals():
         async with session.begin_nested():

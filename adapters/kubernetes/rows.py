@@ -7,9 +7,8 @@ from datetime import datetime
 from difflib import unified_diff
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from adapters.kubernetes.manifests import SPECS, AgentSpec, BudgetSpec, Manifest, McpServerSpec, PersonaSpec, Spec
+from shared.db.driver import Session
 from shared.db.statements import Statement, load_statements
 
 statements = load_statements(__file__)
@@ -60,37 +59,39 @@ class StoredRow:
         return not (self.who or "").startswith(ACTORS)
 
 
-async def name_actor(session: AsyncSession, actor: str) -> None:
+async def name_actor(session: Session, actor: str) -> None:
     """Say who changes rows in this transaction; one of `ACTORS` and who it is."""
     await session.execute(statements.name_actor, {"actor": actor})
 
 
-async def list_rows(session: AsyncSession, kind: str) -> dict[str, StoredRow]:
+async def list_rows(session: Session, kind: str) -> dict[str, StoredRow]:
     """Return the rows of a kind by what tells them apart, in the order of their names."""
     spec_class = SPECS[kind]
     rows: dict[str, StoredRow] = {}
-    for row in (await session.execute(LIST[kind])).mappings():
-        fields = {name: row[name] for name in spec_class.model_fields if row.get(name) is not None}
+    for row in (await session.execute(LIST[kind])).all():
+        # Not every field is a column.
+        values = {name: getattr(row, name, None) for name in spec_class.model_fields}
+        fields = {name: value for name, value in values.items() if value is not None}
         # What the database has let in is not refused here.
         spec = spec_class.model_validate(fields, strict=False)
         rows[spec.to_key("")] = StoredRow(
-            id=row["id"],
+            id=row.id,
             spec=spec,
-            secretless=row["secretless"] or {},
-            is_hidden=bool(row["is_hidden"]),
-            version=row["version"],
-            who=row["who"],
-            at=row["at"],
+            secretless=row.secretless or {},
+            is_hidden=bool(row.is_hidden),
+            version=row.version,
+            who=row.who,
+            at=row.at,
         )
     return rows
 
 
-async def define(session: AsyncSession, manifest: Manifest) -> None:
+async def define(session: Session, manifest: Manifest) -> None:
     """Make the row what the manifest says."""
     await session.execute(DEFINE[manifest.kind], _to_parameters(manifest.spec, manifest.key, DEFINE[manifest.kind]))
 
 
-async def delete(session: AsyncSession, kind: str, spec: Spec, key: str) -> None:
+async def delete(session: Session, kind: str, spec: Spec, key: str) -> None:
     """Delete the row of a resource."""
     await session.execute(DELETE[kind], _to_parameters(spec, key, DELETE[kind]))
 

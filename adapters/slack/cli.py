@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from adapters.cli.console import complain, say
-from adapters.cli.opening import in_session
+from adapters.cli.opening import in_transaction
 
 if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncSession
-
+    from shared.db.driver import Session
     from shared.settings import Settings
 
 app = typer.Typer(help="The Slack app: manifest, rotate-keys.", no_args_is_help=True)
@@ -60,13 +59,13 @@ def write_manifest(
 def rotate_keys() -> None:
     """Encrypt the workspaces' tokens with the first key of SECRET_KEY; after that the old keys can go."""
 
-    async def work(session: "AsyncSession", settings: "Settings") -> tuple[int, list[str]]:
+    async def work(session: "Session", settings: "Settings") -> tuple[int, list[str]]:
         from adapters.slack.install.installations import Vault, rotate
         from shared.settings import load_secrets
 
         return await rotate(session, Vault(load_secrets(settings).secret_keys))
 
-    count, lost = in_session(work)
+    count, lost = in_transaction(work)
     say(f"{count} tokens are encrypted with the newest key")
     if lost:
         complain(

@@ -6,6 +6,7 @@ statement is compiled once.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -60,6 +61,14 @@ class Session(Protocol):
         ...
 
 
+class NestingSession(Session, Protocol):
+    """A session in a transaction that can hold savepoints."""
+
+    def begin_nested(self) -> AbstractAsyncContextManager[Any]:
+        """Open a savepoint: an exception takes back what the block has written."""
+        ...
+
+
 class Row(asyncpg.Record):  # type: ignore[misc]  # asyncpg is not typed
     """A row with its columns as attributes."""
 
@@ -111,6 +120,10 @@ class Connection:
             # happen when the server ends the connection.
             self._driver.terminate()
             raise
+
+    def begin_nested(self) -> Any:
+        """Open a savepoint in the transaction, as one of asyncpg's own; see `NestingSession`."""
+        return self._driver.transaction()
 
 
 async def close_connection(connection: asyncpg.Connection) -> None:
