@@ -11,9 +11,9 @@ from slack_sdk.errors import SlackApiError, SlackRequestError
 from adapters.base import Finding
 from adapters.slack.install import SCOPES
 from adapters.slack.settings import SlackSettings
+from adapters.slack.transport import PATHS
 from adapters.slack.transport.api import HISTORY_REMEDY, MethodLimits, RateLimited, Refused, Token, TokenRefused, Web
 from adapters.slack.transport.clients import Clients
-from adapters.slack.transport.http import PATHS
 from adapters.slack.transport.limits import MOST_OBJECTS
 from adapters.slack.transport.socket import AppTokenRefused
 from shared.clock import SystemClock

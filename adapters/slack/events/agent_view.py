@@ -7,6 +7,7 @@ outside a thread is the root of one. Slack adds what the person looks at to such
 from typing import Any
 
 from adapters.slack.events.incoming import is_in_direct
+from adapters.slack.install.manifest import list_prompts
 from adapters.slack.sending.sessions import to_title
 from adapters.slack.transport.api import Json, Web
 from shared.db.database import Database
@@ -16,12 +17,6 @@ statements = load_statements(__file__)
 
 CONTEXT = "app_context"
 HEADING = "What can I do for you?"
-PROMPTS = (
-    ("What can you do?", "What can you do for me here?"),
-    ("Remember something", "Please remember that I like short answers."),
-    ("What do you remember?", "What do you remember about me?"),
-    ("Write a document", "Write me a document with an agenda for a one-hour meeting."),
-)
 
 
 class AgentView:
@@ -49,11 +44,6 @@ class AgentView:
                 return event
             self._teams[team] = bool(is_agent)
         return {**event, "thread_ts": event["ts"]} if self._teams[team] else event
-
-
-def list_prompts() -> list[Json]:
-    """Return the suggested prompts, as the manifest and the API have them."""
-    return [{"title": title, "message": message} for title, message in PROMPTS]
 
 
 async def suggest(web: Web, channel: str, **where: Any) -> None:

@@ -2,6 +2,8 @@
 
 # The paths on which a browser starts an installation, and to which Slack redirects it.
 INSTALL, REDIRECT = "/slack/install", "/slack/oauth_redirect"
+# The slash command, and the shortcut below messages.
+COMMAND, CALLBACK = "/parley", "ask_parley"
 # The scopes that the app requests: one for each method or event that is used.
 SCOPES = (
     "app_mentions:read",

@@ -4,14 +4,9 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from adapters.slack.events.agent_view import list_prompts
-from adapters.slack.events.incoming import PLATFORM
-from adapters.slack.install import REDIRECT, SCOPES
-from adapters.slack.interactions.shortcuts import CALLBACK
-from adapters.slack.interactions.slash import COMMAND
+from adapters.slack.install import CALLBACK, COMMAND, REDIRECT, SCOPES
 from adapters.slack.settings import SlackSettings
-from adapters.slack.transport.http import PATHS
-from agent.commands import list_commands
+from adapters.slack.transport import PATHS
 from shared.errors import ConfigurationError
 
 Json = dict[str, Any]
@@ -35,6 +30,30 @@ EVENTS = (
 # Of the agent messaging experience, and in their place that of the assistant panel, which only older apps may have.
 OF_AGENT, OF_PANEL = frozenset({"agent_session_stopped", "app_context_changed"}), ("assistant_thread_started",)
 TO_EVENTS, TO_CLICKS, TO_COMMANDS = PATHS
+PROMPTS = (
+    ("What can you do?", "What can you do for me here?"),
+    ("Remember something", "Please remember that I like short answers."),
+    ("What do you remember?", "What do you remember about me?"),
+    ("Write a document", "Write me a document with an agenda for a one-hour meeting."),
+)
+# Of the commands that everybody may use; a test compares them. To import them all takes a second.
+USAGES = (
+    "budget",
+    "confirm NUMBER|no",
+    "credential set NAME|list|forget NAME",
+    "erase me",
+    "export",
+    "help [COMMAND]",
+    "login",
+    "me",
+    "memory list|forget WHAT|pause [everywhere]|resume [everywhere]",
+    "more [AMOUNT]",
+    "persona [set NAME]",
+    "reset",
+    "schedule list|add REMINDER|cancel ID|pause ID|resume ID",
+    "stop",
+    "why [TURN]",
+)
 NEW_APP = "https://api.slack.com/apps?new_app=1&manifest_json="
 MOST_NAME = 35
 COLOUR = "#2f6f4e"
@@ -97,17 +116,21 @@ def build_manifest(
     }
 
 
+def list_prompts() -> list[Json]:
+    """Return the suggested prompts, as the manifest and the API have them."""
+    return [{"title": title, "message": message} for title, message in PROMPTS]
+
+
 def to_link(manifest: Json) -> str:
     """Return the address of Slack's page for creating an app from this manifest."""
     return NEW_APP + quote(json.dumps(manifest, separators=(",", ":")))
 
 
 def _features(name: str, commands_url: str | None) -> Json:
-    usages = [command.usage.removeprefix("/") for command in list_commands(PLATFORM) if not command.requires]
     command = {
         "command": COMMAND,
         "description": "Ask, or see what you have here",
-        "usage_hint": ", ".join(["ask QUESTION", *usages]),
+        "usage_hint": ", ".join(["ask QUESTION", *USAGES]),
         "should_escape": False,
     }
     shortcut = {

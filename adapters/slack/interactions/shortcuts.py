@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from adapters.slack.events.incoming import PLATFORM, list_people, to_plain, to_quoted_message, to_text
+from adapters.slack.install import CALLBACK
 from adapters.slack.interactions.respond import NO_FORM, NOT_INSTALLED, to_modal, to_plain_text, to_reply_to, url_of
 from adapters.slack.transport.api import Json
 from shared.errors import ParleyError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from adapters.slack.transport.clients import Clients
     from agent.app import App
 
-CALLBACK, FORM = "ask_parley", "parley_ask"
+FORM = "parley_ask"
 QUESTION = "question"
 QUESTION_CHARS, QUOTE_CHARS, METADATA_CHARS = 3000, 800, 3000
 

@@ -10,6 +10,7 @@ from adapters.chat.buttons import buttons_of
 from adapters.chat.undelivered import keep
 from adapters.slack.events.commands import send_privately
 from adapters.slack.events.incoming import PLATFORM, to_plain
+from adapters.slack.install import COMMAND
 from adapters.slack.interactions.actors import Actor
 from adapters.slack.interactions.respond import NOT_INSTALLED, to_reply_to, url_of
 from adapters.slack.sending.buttons import to_rows
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from adapters.slack.interactions.respond import Responses
     from agent.app import App
 
-COMMAND, ASK, STOP, HELP = "/parley", "ask", "stop", "help"
+ASK, STOP, HELP = "ask", "stop", "help"
 ASK_HOW = "Write `/parley ask` and your question behind it."
 ASK_HELP = "/parley ask QUESTION - Ask me something; the answer is for all here."
 TO_ASK = "To ask me something: `/parley ask` and the question."

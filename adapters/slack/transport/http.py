@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from adapters.slack.transport import PATHS
 from adapters.slack.transport.shapes import Sent
 from shared.clock import Clock
 from shared.log import get_logger
@@ -19,7 +20,6 @@ from shared.log import get_logger
 if TYPE_CHECKING:
     from slack_bolt.response import BoltResponse
 
-PATHS = ("/slack/events", "/slack/interactions", "/slack/commands")
 MAX_BYTES = 1024 * 1024
 OLDEST_SECONDS = 300
 REMEMBERED = 20_000

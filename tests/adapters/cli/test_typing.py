@@ -118,6 +118,11 @@ def list_heavy(shell: Shell, *arguments: str, stdin: str = "") -> set[str]:
         (["user", "list"], DATABASE | {"rich"}),
         (["link"], DATABASE),
         (["setup", "--help"], DATABASE | {"rich"}),
+        (["doctor", "--help"], {"pydantic", "rich"}),
+        (["backup", "--help"], {"pydantic", "rich"}),
+        (["apply", "--help"], DATABASE | {"rich", "yaml"}),
+        (["slack", "manifest"], {"pydantic", "yaml"}),
+        (["export", "--kubernetes", "--json"], DATABASE | {"yaml"}),
     ],
 )
 def test_a_command_imports_nothing_heavy_that_it_does_not_need(

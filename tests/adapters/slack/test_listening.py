@@ -2,7 +2,7 @@
 
 import pytest
 
-from adapters.slack.events.agent_view import PROMPTS
+from adapters.slack.install.manifest import PROMPTS
 from shared.db.database import Address
 from tests.adapters.slack.conftest import Scene
 from tests.standins.openai_api import Answer, OpenAIStub

@@ -124,6 +124,8 @@ def test_what_is_chosen_on_discord_means_the_same_as_what_is_typed(data: st.Data
 def test_slack_and_the_terminal_show_the_commands_with_their_words() -> None:
     (slash_command,) = build_manifest(SlackSettings(), None)["features"]["slash_commands"]
 
+    usages = [entry.usage.removeprefix("/") for entry in list_commands("slack") if not entry.requires]
+    assert slash_command["usage_hint"] == ", ".join(["ask QUESTION", *usages])
     assert "memory list|forget WHAT|pause [everywhere]" in slash_command["usage_hint"]
     assert "grant" not in slash_command["usage_hint"]
     lines = [line for entry in list_commands("terminal") for line in entry.beginnings]
