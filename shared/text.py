@@ -33,9 +33,11 @@ FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r]")
 NUMBER = re.compile(r"[+-]?(?:\d{1,30}(?:[.,]\d{1,30}){0,10}|[.,]\d{1,30})(?:[eE][+-]?\d{1,3})?%?")
 
 # A credential that somebody has typed into a message, also in marks, behind Matrix's sign or as `/credentials`; with or
-# without the word `set`, which is easily forgotten.
+# without the word `set`, which is easily forgotten. Within a line, a blank behind the slash is that of a sentence, such as
+# one about a password / credential of somebody.
 TYPED_CREDENTIAL = re.compile(
-    r"[/!](?:credentials?[*_~`:]*\s+set\s+|credential[*_~`:]*\s+(?!(?:set|list|forget)(?:\s|\Z)))(\S+)\s+"
+    r"(?:(?m:^)[^\S\n]*+/\s*+|[/!])"
+    r"(?:credentials?[*_~`:]*\s+set\s+|credential[*_~`:]*\s+(?!(?:set|list|forget)(?:\s|\Z)))(\S+)\s+"
     r"(?!\[removed\]\s*\Z)\S.*",
     re.IGNORECASE | re.DOTALL,
 )
@@ -73,8 +75,9 @@ def clean(text: str) -> str:
 
 # What looks like a slash.
 SLASHES = "\uff0f\u2044\u2215\u29f8"
-# The first word of a text that begins with one, behind blanks and what nobody sees.
-SLASH_WORD = re.compile(rf"(?:\s|{INVISIBLE.pattern})*([/{SLASHES}]\S*)")
+# The first word of a text that begins with one, behind blanks and what nobody sees, which may separate the two as well.
+UNSEEN = rf"(?:\s|{INVISIBLE.pattern})*"
+SLASH_WORD = re.compile(rf"{UNSEEN}([/{SLASHES}](?:{UNSEEN}(?=[^\W\d_]))?\S*)")
 
 
 def as_read(text: str) -> str:
@@ -86,9 +89,12 @@ def as_read(text: str) -> str:
 
 
 def to_command_line(text: str) -> str | None:
-    """Return the text from its slash on if it may be a command, its first word as people read it."""
+    """Return the text from its slash on if it may be a command, its first word as people read it.
+
+    A slip of the thumb between slash and word makes it no text for a model, who may be told a credential by it.
+    """
     word = SLASH_WORD.match(text)
-    return None if word is None else clean(as_read(word[1]) + text[word.end() :])
+    return None if word is None else clean(f"/{as_read(word[1])[1:].lstrip()}{text[word.end() :]}")
 
 
 def clean_json(value: Any) -> Any:

@@ -157,6 +157,8 @@ def test_only_what_follows_the_name_is_taken_out_of_a_message() -> None:
     assert once == without_credential(once) == "please /credential set pms [removed]"
     hidden = without_credential("please \uff0fcre\u200bdential set pms\rhunter2")
     assert hidden == "please /credential set pms [removed]"
+    assert without_credential("/ credential pms hunter2") == "/credential set pms [removed]"
+    assert without_credential("a password / credential of mine is lost") == "a password / credential of mine is lost"
     assert without_credential("½ \uff0fcredential list") == "½ \uff0fcredential list"
     assert had_credential(once)
     assert not had_credential("/credential set pms")

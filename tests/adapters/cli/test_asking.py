@@ -119,7 +119,7 @@ def test_what_has_no_end_or_is_no_file_is_not_read(shell: Shell, tmp_path: Path)
 
 
 @pytest.mark.parametrize("command", ["ask", "chat"])
-@pytest.mark.parametrize("beginning", ["\ufeff \u200b/", "/\u200b", "\uff0f"])
+@pytest.mark.parametrize("beginning", ["\ufeff \u200b/", "/\u200b", "\uff0f", "/ "])
 def test_a_command_is_one_however_its_slash_is_written(shell: Shell, command: str, beginning: str) -> None:
     result = shell.run(command, stdin=f"{beginning}credential set github hunter2hunter2\n")
 

@@ -237,9 +237,12 @@ async def test_a_command_is_one_however_its_slash_is_written(talk: PlatformDrive
         ("wide", "\uff0fcredential"),
         ("hidden", "\u2060/\u200bcre\u00addential"),
         ("other", "\u2215credential"),
+        ("apart", "/ credential"),
     ):
         await talk.say(ANN, f"{beginning} set {name} opens-nothing", talk.direct(ANN))
-    await talk.scene.until_value(3, "SELECT count(*) FROM credentials")
+    await talk.scene.until_value(4, "SELECT count(*) FROM credentials")
+    await talk.say(ANN, "/ erase me", talk.direct(ANN))
+    await talk.scene.until_value(1, "SELECT count(*) FROM confirmations")
 
     assert await talk.scene.value("SELECT count(*) FROM turns") == 0
     assert "opens-nothing" not in str(await talk.scene.sql("SELECT content FROM inbox"))

@@ -58,7 +58,7 @@ async def test_two_browsers_at_once_do_not_share_a_link(site: Site) -> None:
 
 async def test_no_line_with_a_credential_is_kept_with_the_chat(site: Site) -> None:
     async with site.browser("ann") as ann:
-        for number, slash in enumerate(("/", " /", "\u200b/", "\u202e/\u200b", "\uff0f")):
+        for number, slash in enumerate(("/", " /", "\u200b/", "\u202e/\u200b", "\uff0f", "/ ")):
             response = await sends(ann, f"{slash}credential set pms lantern-4711-wagon", event_id=f"e{number}")
             assert "I keep your credential pms encrypted" in response.text
         assert await site.parley.value("SELECT count(*) FROM web_replies") == 0
