@@ -288,15 +288,20 @@ async def test_a_credential_is_entered_in_a_field_that_hides_it(window: Window, 
     window.complaints.clear()
 
 
-async def test_a_due_reminder_appears_without_a_reload(window: Window, site: Site) -> None:
-    await window.says("hello")
-    await expect(window.answer().locator(".text")).to_have_text("You said: hello")
-
+async def remind(site: Site) -> None:
+    """Let a reminder of the only person be due in their only chat."""
     await site.parley.sql(
         "INSERT INTO scheduled_jobs (user_id, conversation_id, adapter, platform_user_id, content, requires, starts_at,"
         " next_due_at) SELECT users.id, conversations.id, 'web', 'ann', 'Feed the bikes.', 'guest', now(), now()"
         " FROM users, conversations"
     )
+
+
+async def test_a_due_reminder_appears_without_a_reload(window: Window, site: Site) -> None:
+    await window.says("hello")
+    await expect(window.answer().locator(".text")).to_have_text("You said: hello")
+
+    await remind(site)
 
     await expect(window.answer().locator(".text")).to_have_text("Reminder: Feed the bikes.")
     await window.page.reload()
