@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from adapters.cli.console import complain, say, show_table
-from adapters.cli.opening import in_session, in_transaction
+from adapters.cli.opening import in_transaction
 from shared.db.statements import load_statements
 from shared.errors import Refusal
+from shared.text import write_json
 
 if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncSession
-
     from agent.tools.skills.folder import Examined
     from shared.db.driver import Session
     from shared.settings import Settings
@@ -77,21 +76,16 @@ def add_skill(
             files = {file: folder.read_file(path.name, file) for file in skill.files}
     except (WrongSkill, OSError) as error:
         raise Refusal(f"{path.name or INSTRUCTIONS}: {error}.") from None
-    values = {"name": skill.name, "description": skill.description, "body": skill.body, "files": files}
+    values = {"name": skill.name, "description": skill.description, "body": skill.body, "files": write_json(files)}
 
-    async def work(session: "AsyncSession", _settings: "Settings") -> None:
-        from sqlalchemy import delete, select
-
-        from shared.models import Skill
-
+    async def work(session: "Session", _settings: "Settings") -> None:
         if replace:
-            await session.execute(delete(Skill).where(Skill.name == values["name"]))
-        elif (await session.scalars(select(Skill.id).where(Skill.name == values["name"]))).first() is not None:
-            raise Refusal(f"There is a skill {values['name']} already; `--replace` replaces it.")
-        session.add(Skill(**values))
+            await session.execute(statements.delete_skill, {"name": skill.name})
+        if not (await session.execute(statements.add_skill, values)).all():
+            raise Refusal(f"There is a skill {skill.name} already; `--replace` replaces it.")
 
-    in_session(work)
-    say(f"skill {values['name']}: {len(values['body']):,} characters, {len(values['files'])} files")
+    in_transaction(work)
+    say(f"skill {skill.name}: {len(skill.body):,} characters, {len(files)} files")
 
 
 @app.command("show")
@@ -127,19 +121,14 @@ def show_skill(name: str = typer.Argument(help="The skill's name.")) -> None:
 def remove_skill(name: str = typer.Argument(help="The skill's name.")) -> None:
     """Delete a skill from the table."""
 
-    async def work(session: "AsyncSession", settings: "Settings") -> list[str]:
-        from sqlalchemy import delete
-
-        from shared.models import Skill
-
-        deleted = await session.execute(delete(Skill).where(Skill.name == name).returning(Skill.id))
-        if deleted.first() is None:
+    async def work(session: "Session", settings: "Settings") -> list[str]:
+        if not (await session.execute(statements.delete_skill, {"name": name})).all():
             if settings.skills_path is not None and (settings.skills_path / name).is_dir():
                 raise Refusal(f"{name} is a folder: delete {settings.skills_path / name}.")
             raise Refusal(f"There is no skill {name!r}; `parley skill list` shows them.")
         return (await find_listed(session)).get(name, [])
 
-    personas = in_session(work)
+    personas = in_transaction(work)
     say(f"{name} is removed" + (f"; still listed by {', '.join(personas)}" if personas else ""))
 
 

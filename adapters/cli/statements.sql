@@ -207,6 +207,14 @@ SELECT * FROM personas ORDER BY id;
 -- name: list_skills
 SELECT name, description, body, files, is_enabled FROM skills ORDER BY name;
 
+-- name: add_skill
+-- Nothing comes back when there is one of this name already.
+INSERT INTO skills (name, description, body, files) VALUES (:name, :description, :body, :files)
+ON CONFLICT (name) DO NOTHING RETURNING id;
+
+-- name: delete_skill
+DELETE FROM skills WHERE name = :name RETURNING id;
+
 -- name: create_token
 SELECT admin.create_token(:platform, :account, :scopes, :expires, :name);
 
