@@ -33,6 +33,17 @@ class Permission(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Caller:
+    """The user on whose behalf a tool runs."""
+
+    id: int
+    permission: Permission
+    name: str
+    time_zone: str = "UTC"
+    week_start: str = "monday"
+
+
+@dataclass(frozen=True, slots=True)
 class Sender:
     """The account on one platform that sent a message."""
 

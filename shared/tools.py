@@ -23,7 +23,7 @@ from shared.errors import ConfirmationNeeded, ToolError
 from shared.files.storage import FilesOfUser
 from shared.http.client import GuardedClient
 from shared.memory.memories import MemoryOfUser
-from shared.messages import Author, Permission, Place
+from shared.messages import Author, Caller, Permission, Place
 from shared.schedules.jobs import Action, Check, Job, JobLimits, JobsOfUser, NewJob
 from shared.schedules.timing import Timing
 from shared.settings import Settings
@@ -37,17 +37,6 @@ MAX_QUESTION_CHARS = 1500
 GARBLED = "not_json"
 # Begins an example in the docstring of a tool.
 EXAMPLE = "\n\nExample:"
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """The user on whose behalf a tool runs."""
-
-    id: int
-    permission: Permission
-    name: str
-    time_zone: str = "UTC"
-    week_start: str = "monday"
 
 
 class ModelAccess(Protocol):

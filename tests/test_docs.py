@@ -23,9 +23,9 @@ from agent.tools.modules import ModuleTools, discover
 from agent.tools.offer import Scope
 from agent.tools.toolbox import Toolbox
 from shared.db.database import Address
-from shared.messages import Permission, Place
+from shared.messages import Caller, Permission, Place
 from shared.settings import SETTING_NAMES, Settings
-from shared.tools import Caller, Tool, ToolContext
+from shared.tools import Tool, ToolContext
 from tests.standins.openai_api import OpenAIStub
 from tests.support.documents import Document, document, documents
 from tests.support.parley import open_parley

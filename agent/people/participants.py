@@ -8,9 +8,8 @@ from typing import Any, Literal
 from agent.prompts import prompts
 from shared.db.driver import Session
 from shared.db.statements import load_statements
-from shared.messages import IncomingMessage, Permission, Place, PlatformContext, Sender
+from shared.messages import Caller, IncomingMessage, Permission, Place, PlatformContext, Sender
 from shared.settings import Settings
-from shared.tools import Caller
 
 statements = load_statements(__file__)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from agent.llm.completions import count_prompt
 from agent.people.participants import ListedAgent, ResolvedPersona, Rights, built_in_modules
-from shared.messages import Place
+from shared.messages import Caller, Place
 from shared.settings import Settings
 from shared.text import clean
-from shared.tools import Caller, Tool
+from shared.tools import Tool
 
 # Models that name a server with each tool call the modules' tools so, as tools that are on no server.
 LOCAL = re.compile(r"^local(?:__|\.)")

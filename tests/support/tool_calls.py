@@ -14,9 +14,9 @@ from shared.db.database import Database
 from shared.files.storage import Storage
 from shared.files.stores.folder import FolderStore
 from shared.http.client import GuardedClient
-from shared.messages import Permission, Place
+from shared.messages import Caller, Permission, Place
 from shared.settings import Settings
-from shared.tools import Caller, Tool, ToolContext
+from shared.tools import Tool, ToolContext
 
 
 @dataclass

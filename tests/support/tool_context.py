@@ -8,9 +8,9 @@ from shared.files.storage import Storage
 from shared.files.stores.folder import FolderStore
 from shared.http.client import GuardedClient
 from shared.memory.memories import Memories
-from shared.messages import Permission, Place
+from shared.messages import Caller, Permission, Place
 from shared.settings import Settings
-from shared.tools import Caller, ToolContext
+from shared.tools import ToolContext
 from tests.support.filing import add_user
 from tests.support.tool_calls import bare_context
 

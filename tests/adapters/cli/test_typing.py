@@ -116,11 +116,13 @@ def list_heavy(shell: Shell, *arguments: str, stdin: str = "") -> set[str]:
         (["--help"], {"rich"}),
         (["version"], DATABASE),
         (["user", "list"], DATABASE | {"rich"}),
+        (["user", "set-budget", "discord:7", "1000", "--new"], DATABASE),
         (["link"], DATABASE),
         (["setup", "--help"], DATABASE | {"rich"}),
         (["doctor", "--help"], {"pydantic", "rich"}),
         (["backup", "--help"], {"pydantic", "rich"}),
         (["apply", "--help"], DATABASE | {"rich", "yaml"}),
+        (["skill", "add", "SKILL.md"], DATABASE | {"agent.tools", "yaml"}),
         (["slack", "manifest"], {"pydantic", "yaml"}),
         (["export", "--kubernetes", "--json"], DATABASE | {"yaml"}),
     ],
@@ -128,6 +130,8 @@ def list_heavy(shell: Shell, *arguments: str, stdin: str = "") -> set[str]:
 def test_a_command_imports_nothing_heavy_that_it_does_not_need(
     shell: Shell, arguments: list[str], expected: set[str]
 ) -> None:
+    (shell.folder / "SKILL.md").write_text("---\nname: greet\ndescription: Greets people.\n---\nSay hello.\n")
+
     assert list_heavy(shell, *arguments) == expected
 
 

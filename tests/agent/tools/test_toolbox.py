@@ -17,8 +17,8 @@ from agent.tools.offer import Scope, to_wire_name
 from agent.tools.outcomes import Outcome, is_error
 from agent.tools.toolbox import Toolbox, authorize
 from shared.errors import NotFound, ToolError, Unavailable
-from shared.messages import Permission, Place
-from shared.tools import Caller, Tool, ToolContext, tool
+from shared.messages import Caller, Permission, Place
+from shared.tools import Tool, ToolContext, tool
 from tests.support.tool_calls import bare_context
 
 WIRE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")

@@ -11,8 +11,8 @@ from sqlalchemy.exc import IntegrityError
 
 from modules import data_analyst
 from shared.errors import ToolError, Unavailable
-from shared.messages import Permission
-from shared.tools import Caller, ToolContext
+from shared.messages import Caller, Permission
+from shared.tools import ToolContext
 from tests.modules.data_analyst.conftest import AddSource, Shop
 from tests.support.tool_calls import call
 

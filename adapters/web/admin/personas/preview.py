@@ -12,8 +12,7 @@ from agent.people.participants import to_persona
 from agent.people.personas import with_fields
 from agent.tools.offer import Offer, Scope
 from shared.db.statements import load_statements
-from shared.messages import Permission, Place
-from shared.tools import Caller
+from shared.messages import Caller, Permission, Place
 
 statements = load_statements(__file__)
 

@@ -13,8 +13,8 @@ from agent.tools.outcomes import Failed, NeedsApproval, Outcome
 from agent.tools.toolbox import Toolbox
 from agent.turn.confirmations.decisions import read_word
 from shared.errors import ConfirmationNeeded
-from shared.messages import Permission, Place
-from shared.tools import Caller, Tool, ToolContext
+from shared.messages import Caller, Permission, Place
+from shared.tools import Tool, ToolContext
 from tests.support.tool_calls import bare_context
 
 PLACE = Place("test", None, "dm", is_direct=True)

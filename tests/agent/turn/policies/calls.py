@@ -10,8 +10,8 @@ from agent.tools.calls import PendingCall
 from agent.tools.modules import ModuleTools
 from agent.tools.offer import Scope
 from agent.tools.toolbox import Toolbox
-from shared.messages import Permission, Place
-from shared.tools import Caller, Tool, ToolContext
+from shared.messages import Caller, Permission, Place
+from shared.tools import Tool, ToolContext
 
 PLACE = Place("test", None, "dm", is_direct=True)
 
