@@ -12,10 +12,18 @@ from adapters.base import Finding
 from adapters.slack.install import SCOPES
 from adapters.slack.settings import SlackSettings
 from adapters.slack.transport import PATHS
-from adapters.slack.transport.api import HISTORY_REMEDY, MethodLimits, RateLimited, Refused, Token, TokenRefused, Web
+from adapters.slack.transport.api import (
+    HISTORY_REMEDY,
+    MethodLimits,
+    RateLimited,
+    Refused,
+    TokenRefused,
+    Web,
+)
 from adapters.slack.transport.clients import Clients
 from adapters.slack.transport.limits import MOST_OBJECTS
 from adapters.slack.transport.socket import AppTokenRefused
+from adapters.slack.transport.token import Token
 from shared.clock import SystemClock
 from shared.errors import Unavailable
 from shared.settings import Settings

@@ -10,7 +10,8 @@ from functools import partial
 from adapters.chat.addressing import Addressing
 from adapters.chat.intake import quote, render_cards, to_file
 from adapters.slack.events.cards import is_shared, read_cards
-from adapters.slack.transport.api import Json, Token
+from adapters.slack.transport.api import Json
+from adapters.slack.transport.token import Token
 from shared.messages import Attachment, Author, IncomingMessage, Place, PlatformContext, QuotedMessage, Sender
 from shared.text import clean, to_plain_name
 

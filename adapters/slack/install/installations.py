@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import SecretStr
 
-from adapters.slack.transport.api import Token
+from adapters.slack.transport.token import Token
 from shared.clock import Clock
 from shared.credentials import vault
 from shared.db.database import Database

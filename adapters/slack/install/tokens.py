@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 from adapters.slack.install.installations import Installations, Vault
-from adapters.slack.transport.api import Token
 from adapters.slack.transport.clients import Clients, SettingsToken
+from adapters.slack.transport.token import Token
 from shared.errors import ConfigurationError, Unavailable
 
 if TYPE_CHECKING:

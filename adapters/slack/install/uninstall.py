@@ -3,8 +3,9 @@
 from typing import TYPE_CHECKING, Any
 
 from adapters.slack.install.installations import EndReason, Installations, TokenUnreadable
-from adapters.slack.transport.api import Json, Token, TokenRefused
+from adapters.slack.transport.api import Json, TokenRefused
 from adapters.slack.transport.clients import Clients
+from adapters.slack.transport.token import Token
 from shared.log import get_logger
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
-from pydantic import SecretStr
 from slack_sdk.errors import SlackApiError, SlackRequestError
 from slack_sdk.web.async_client import AsyncWebClient
 
@@ -18,6 +17,7 @@ from adapters.slack.transport.limits import (
     Passage,
     RateLimited,
 )
+from adapters.slack.transport.token import Token
 from shared.errors import Unavailable
 from shared.log import get_logger
 
@@ -45,22 +45,6 @@ HISTORY_REMEDY = (
 MAX_WAIT, DEFAULT_WAIT = 120.0, 30.0
 
 log = get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A bot token of one workspace, and the bot's ids there.
-
-    `is_home`: it is our own workspace, whose members have bare ids; members of others are `T…:U…`, because Slack's ids
-    are unique per workspace only.
-    """
-
-    secret: SecretStr
-    team_id: str
-    bot_user_id: str
-    bot_id: str | None = None
-    team_name: str | None = None
-    is_home: bool = False
 
 
 class Refused(base.Refused):

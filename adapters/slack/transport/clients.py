@@ -8,7 +8,8 @@ import aiohttp
 from slack_sdk.web.async_client import AsyncWebClient
 
 from adapters.slack.settings import SlackSettings
-from adapters.slack.transport.api import Json, MethodLimits, Token, Web
+from adapters.slack.transport.api import Json, MethodLimits, Web
+from adapters.slack.transport.token import Token
 from shared.clock import Clock
 from shared.db.database import Database
 from shared.errors import Unavailable, Undeliverable

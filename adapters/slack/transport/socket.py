@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from pydantic import SecretStr
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
 
-from adapters.slack.transport.api import APP_TOKEN_METHOD, MethodLimits, Token, TokenRefused, Web
+from adapters.slack.transport.api import APP_TOKEN_METHOD, MethodLimits, TokenRefused, Web
 from adapters.slack.transport.clients import Clients, quiet
+from adapters.slack.transport.token import Token
 from shared.errors import Unavailable, Undeliverable
 from shared.log import get_logger
 

@@ -8,7 +8,7 @@ from pydantic import SecretStr
 
 from adapters.chat.addressing import ANSWER_WITHIN, MOST_PLACES, Addressing, Exchanges, Recent
 from adapters.slack.events.incoming import to_addressing, to_place
-from adapters.slack.transport.api import Token
+from adapters.slack.transport.token import Token
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

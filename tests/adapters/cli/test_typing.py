@@ -123,6 +123,7 @@ def list_heavy(shell: Shell, *arguments: str, stdin: str = "") -> set[str]:
         (["backup", "--help"], {"pydantic", "rich"}),
         (["apply", "--help"], DATABASE | {"rich", "yaml"}),
         (["skill", "add", "SKILL.md"], DATABASE | {"agent.tools", "yaml"}),
+        (["slack", "rotate-keys"], DATABASE),
         (["slack", "manifest"], {"pydantic", "yaml"}),
         (["export", "--kubernetes", "--json"], DATABASE | {"yaml"}),
     ],

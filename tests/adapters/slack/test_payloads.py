@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from adapters.slack.events.incoming import is_written_by_a_person, mentions_agent, to_incoming
-from adapters.slack.transport.api import Token
+from adapters.slack.transport.token import Token
 from shared.messages import IncomingMessage
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "slack"
