@@ -147,7 +147,7 @@ class MatrixListener(Listener):
         accounts = {str(event["sender"]) for event in own if event.get("type") == "m.room.member"}
         # The inviting server adds to the events what it likes: of two who invite, one is a lie.
         account = accounts.pop() if len(accounts) == 1 else ""
-        is_welcome = bool(account) and await self._invitations.welcome(account)
+        is_welcome = bool(account) and await self._invitations.is_welcome(account)
         # Clients invite all to the successor of a room: whether it is one is seen inside.
         old = [room for room in self._rooms.values() if room.get("m.room.tombstone", "replacement_room") == room_id]
         if is_welcome or old:
@@ -217,7 +217,7 @@ class MatrixListener(Listener):
         # One at a time, and the latest alone: each can last as long as another server likes.
         async with self._joining[room.id]:
             if room.get("m.room.tombstone", "replacement_room") == successor:
-                led_from = None if await self._invitations.welcome(account) else room
+                led_from = None if await self._invitations.is_welcome(account) else room
                 await self._join(successor, led_from, server_name=account.partition(":")[2])
 
     async def _stays(self, room: Room) -> bool:

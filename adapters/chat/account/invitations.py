@@ -13,12 +13,13 @@ class Invitations:
         self._database, self._platform = database, platform
         self._names = {name.strip() for name in rule.split(",")}
 
-    async def welcome(self, account: str) -> bool:
+    async def is_welcome(self, account: str) -> bool:
         """Return whether this account may."""
         ends = tuple(name.removeprefix("*") for name in self._names if name.startswith("*"))
         if not self._names.isdisjoint({"all", account}) or account.endswith(ends):
             return True
+        if "admins" not in self._names:
+            return False
         async with self._database.statement() as session:
             parameters = {"platform": self._platform, "account": account}
-            is_admin = bool((await session.execute(statements.is_admin, parameters)).scalar_one())
-        return "admins" in self._names and is_admin
+            return bool((await session.execute(statements.is_admin, parameters)).scalar_one())

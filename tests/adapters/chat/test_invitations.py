@@ -32,4 +32,4 @@ async def test_the_rule_says_who_may(
             id=ADMIN,
         )
         invitations = Invitations(parley.app.database, "matrix", rule)
-        assert {account for account in (ADMIN, ANN, EVE) if await invitations.welcome(account)} == accepted
+        assert {account for account in (ADMIN, ANN, EVE) if await invitations.is_welcome(account)} == accepted
