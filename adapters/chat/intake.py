@@ -237,13 +237,28 @@ def to_quote(message: "IncomingMessage") -> QuotedMessage:
     return quote(name, message.content, files=files, message_id=message.event_id, author_id=account)
 
 
-def to_file(name: object, mime_type: object, size: object, **options: Any) -> Attachment:
+def to_file(
+    name: object,
+    mime_type: object,
+    size: object,
+    *,
+    url: str | None,
+    credential: str | None = None,
+    voice_seconds: float | None = None,
+) -> Attachment:
     """Return a file of a message, which the worker fetches; a missing type is guessed from its name."""
     filename = clean(str(name or "file"))
     # Parameters of the type, as in "text/plain; charset=utf-8", are cut off.
     kind = str(mime_type or "").partition(";")[0].strip() or TYPES.guess_type(filename, strict=False)[0]
     known_size = size if isinstance(size, int) and size > 0 else None
-    return Attachment(filename, kind or "application/octet-stream", known_size, **options)
+    return Attachment(
+        filename,
+        kind or "application/octet-stream",
+        known_size,
+        url=url,
+        credential=credential,
+        voice_seconds=voice_seconds,
+    )
 
 
 @dataclass(frozen=True, slots=True)

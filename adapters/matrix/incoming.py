@@ -196,11 +196,18 @@ def list_files(content: Json, homeserver: str) -> tuple[Attachment, ...]:
     media = MXC.fullmatch(str(content.get("url")))
     if content.get("msgtype") not in FILES or media is None:
         return ()
-    facts, url = part(content, "info"), f"{homeserver}{DOWNLOAD}{media[1]}/{media[2]}"
+    facts = part(content, "info")
     duration = facts.get("duration") if "org.matrix.msc3245.voice" in content else None
     seconds = duration / 1000 if isinstance(duration, int) and duration else None
-    name, more = content.get("filename") or content.get("body"), {"credential": CREDENTIAL, "voice_seconds": seconds}
-    return (to_file(name, facts.get("mimetype"), facts.get("size"), url=url, **more),)
+    file = to_file(
+        content.get("filename") or content.get("body"),
+        facts.get("mimetype"),
+        facts.get("size"),
+        url=f"{homeserver}{DOWNLOAD}{media[1]}/{media[2]}",
+        credential=CREDENTIAL,
+        voice_seconds=seconds,
+    )
+    return (file,)
 
 
 def to_incoming(event: Json, room: Room, rooms: Rooms) -> IncomingMessage:

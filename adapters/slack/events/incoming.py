@@ -154,10 +154,14 @@ def to_attachments(event: Json, token: Token) -> tuple[Attachment, ...]:
 
 def to_attachment(file: Json, token: Token) -> Attachment:
     """Return one file."""
-    name, url = file.get("name") or file.get("title") or file.get("id"), file.get("url_private")
-    # Slack does not know the size of files that are kept elsewhere.
-    address = {"url": file.get("url_private_download") or url, "credential": f"{PLATFORM}:{token.team_id}"}
-    return to_file(name, file.get("mimetype"), file.get("size"), **address)
+    return to_file(
+        file.get("name") or file.get("title") or file.get("id"),
+        file.get("mimetype"),
+        # Slack does not know that of files that are kept elsewhere.
+        file.get("size"),
+        url=file.get("url_private_download") or file.get("url_private"),
+        credential=f"{PLATFORM}:{token.team_id}",
+    )
 
 
 def to_quoted_message(event: Json, token: Token, names: Mapping[str, str]) -> QuotedMessage:
