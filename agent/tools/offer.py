@@ -97,14 +97,14 @@ class Offer:
         return [tool for tool in bare if tool.owns_bare_name] or bare
 
     @cached_property
-    def _named(self) -> Mapping[str, Tool]:
-        # The first of those with one name.
+    def _tools_by_name(self) -> Mapping[str, Tool]:
+        # Of those with one name the first counts.
         tools = reversed((*self.tools, *self.left_out))
         return {name: tool for tool in tools for name in (tool.wire_name, tool.name)}
 
     def _find(self, name: str) -> Tool | None:
-        # A dozen times for each call of a turn.
-        if (tool := self._named.get(name)) is not None:
+        # Called a dozen times for each call of a turn: most names are whole, and none of them goes through all tools.
+        if (tool := self._tools_by_name.get(name)) is not None:
             return tool
         matches = self.list_meant(name)
         return matches[0] if len(matches) == 1 else None

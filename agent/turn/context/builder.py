@@ -348,19 +348,20 @@ def drop_blocks(past: Sequence[PastStep], window: Window, summarized_turn_id: in
     return [past_step for turn in turns for past_step in turn]
 
 
-def count_history(steps: Sequence[PastStep]) -> int:
+def count_history(past: Sequence[PastStep]) -> int:
     """Return an upper estimate of the tokens of these steps in the prompt, images included."""
-    own = [past_step.step for past_step in steps]
-    tokens = count_images(own) + sum([step.token_count for step in own])
-    for step in [step for step in own if step.role == "tool_result" and len(step.content) > PAST_RESULT_CHARS]:
-        tokens -= max(0, step.token_count - count_tokens(step.content[:PAST_RESULT_CHARS]))
+    steps = [past_step.step for past_step in past]
+    tokens = count_images(steps) + sum(step.token_count for step in steps)
+    for step in steps:
+        if step.role == "tool_result" and len(step.content) > PAST_RESULT_CHARS:
+            tokens -= max(0, step.token_count - count_tokens(step.content[:PAST_RESULT_CHARS]))
     return tokens
 
 
 def count_images(steps: Iterable[Step]) -> int:
     """Return the tokens of the images that these steps name."""
     # The turn of an image does not matter for counting tokens.
-    naming = [(0, step) for step in steps if step.role == "user" and "(file_id " in step.content]
+    naming = [(0, step) for step in steps if names_files(step)]
     return IMAGE_TOKENS * len(find_named(naming)) if naming else 0
 
 

@@ -233,13 +233,14 @@ class TurnTaint:
         results = [step for step in steps if step.role == "tool_result"]
         # A call that failed brought nothing into the prompt but an error, which may be somebody else's text, too.
         failed = [step.tool.name for step in results if step.tool.outcome == "failed"]
-        bringing = set[str]()
+        names = set(filter(self._is_foreign, failed))
         for step in results:
             name = step.tool.name
-            # To read a result takes its time: as a rule one of each tool decides, or none matters.
-            if step.tool.outcome in (None, "result") and name not in bringing and self._of_results([name]):
-                bringing |= set() if _is_empty(step.value) else {name}
-        taint = self.shown | self._of_results([*filter(self._is_foreign, failed), *bringing])
+            matters = step.tool.outcome in (None, "result") and name not in names and self._of_results([name])
+            # Looked at last, because to read a result takes its time: as a rule one of each tool decides.
+            if matters and not _is_empty(step.value):
+                names.add(name)
+        taint = self.shown | self._of_results(names)
         platform_context, heading = self.message.platform_context, prompts().turn.earlier_heading
         messages = [past_step for past_step in self.history if past_step.step.role == "user"]
         contents = [self.message.content, *(message.step.content for message in messages)]
