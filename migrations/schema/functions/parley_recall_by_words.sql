@@ -3,12 +3,13 @@
 -- round trip is enough.
 --
 -- `counted` finds the rarest words; `hits` reads where these occur; `rough` gives each occurrence to the memory itself and to
--- both neighbours, whose windows contain it, by scores that ignore the length of windows, of which few may be alike; `scored` looks all words up for the
--- candidates that this gives, and has the exact scores (BM25 of the text and of its window). Without any word the newest are
--- the best. Of each of the first p_k the row has the text and the neighbours, unless p_vectors_follow and there are vectors: then
--- parley_recall_by_vectors has the texts, and there is one row, with the ids and scores of all candidates. Every row also has
--- the embedding model whose vectors most of the visible memories have (null without any), and the scopes with so many memories
--- (p_large) that their vectors have indexes of their own. There is always a row; without matches its id is null.
+-- both neighbours, whose windows contain it, by scores that ignore the length of windows, of which few may be alike; `scored`
+-- looks all words up for the candidates that this gives, and has the exact scores (BM25 of the text and of its window). Without
+-- any word the newest are the best. Of each of the first p_k the row has the text and the neighbours, unless p_vectors_follow
+-- and there are vectors: then parley_recall_by_vectors has the texts, and there is one row, with the ids and scores of all
+-- candidates. Every row also has the embedding model whose vectors most of the visible memories have (null without any), and the
+-- scopes with so many memories (p_large) that their vectors have indexes of their own. There is always a row; without matches
+-- its id is null.
 CREATE FUNCTION public.parley_recall_by_words(
     p_visibility jsonb, p_words text[], p_k integer, p_since timestamptz, p_until timestamptz, p_conversation_id bigint,
     p_shown_from bigint, p_large bigint, p_vectors_follow boolean
