@@ -57,7 +57,8 @@ def ask_for_platform(interview: Interview, settings: Settings, name: str, folder
             # One that is needed only where another was not answered.
             if getattr(own, "INSTEAD", {}).get(variable) not in values:
                 line = interview.ask(f"{variable}, {text}", is_secret=variable in secrets)
-                values |= {variable: line} if line else {}
+                if line:
+                    values[variable] = line
         return values
 
     return ask_until_it_works(interview, ask, lambda values: _try_platform(name, values))
