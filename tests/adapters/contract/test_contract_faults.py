@@ -43,6 +43,12 @@ async def list_processes(owner: asyncpg.Connection) -> set[int]:
     return {row["pid"] for row in await owner.fetch(PROCESSES)}
 
 
+async def find_other_process(owner: asyncpg.Connection, pids: set[int]) -> psutil.Process:
+    """Return the only program that is connected beside these: of two, one may be that of the test."""
+    (pid,) = await list_processes(owner) - pids
+    return psutil.Process(pid)
+
+
 def numbers_back(body: Body, _number: int) -> Answer:
     """Answer with the numbers of the questions that are asked, without what is quoted beside them."""
     text = re.split(r"<context>|\[Said by others", last_user_text(body))[0]
@@ -234,7 +240,7 @@ async def test_a_worker_that_was_frozen_before_it_posted_leaves_the_reply_to_the
             before, count = count, driver.rate_limited()
             await owner.execute("SELECT pg_sleep(0.02)")
         await driver.wait(lambda: driver.rate_limited() > before, 100)
-        late = psutil.Process((await list_processes(owner) - adapter).pop())
+        late = await find_other_process(owner, adapter)
         # The turn is committed, and the worker has checked its claim before it began to wait for the platform.
         late.suspend()
         driver.allow_posts()
