@@ -132,7 +132,9 @@ async def test_every_table_goes_with_a_server_or_stays(cells: TwoCells) -> None:
             """SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')"""
         )
 
-    assert sorted(names) == sorted(row["relname"] for row in tables), "name it in parley_server_tables.sql"
+    assert sorted(names) == sorted(row["relname"] for row in tables), (
+        "name it in parley_server_tables.sql or folder_tables"
+    )
 
 
 async def test_a_server_moves_while_messages_come_in_and_each_is_answered_once(cells: TwoCells) -> None:
