@@ -168,7 +168,6 @@ async def test_stop_ends_an_answer_and_what_was_written_meanwhile_is_answered_to
     await expect(window.answer()).to_have_attribute("aria-busy", "false")
     await expect(window.page.locator("#stop")).to_be_hidden()
 
-    await window.page.locator("#new-chat").click()
     await window.says("one")
     await site.parley.model.until(2)
     for text in ("two", "three"):
@@ -178,10 +177,12 @@ async def test_stop_ends_an_answer_and_what_was_written_meanwhile_is_answered_to
             await asyncio.sleep(0.02)
     go_on.set()
 
-    await expect(window.page.locator(".message.agent")).to_have_count(2)
+    await expect(window.page.locator(".message.agent")).to_have_count(3)
     await expect(window.answer().locator(".text")).to_have_text("Answer 3.")
     await expect(window.page.locator("#stop")).to_be_hidden()
     assert await window.page.locator("#log > *").evaluate_all("all => all.map(each => each.className)") == [
+        "message person",
+        "message agent stopped",
         "message person",
         "message agent",
         "message person",
