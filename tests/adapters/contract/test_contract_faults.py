@@ -43,7 +43,7 @@ async def list_processes(owner: asyncpg.Connection) -> set[int]:
     return {row["pid"] for row in await owner.fetch(PROCESSES)}
 
 
-async def find_other_process(owner: asyncpg.Connection, pids: set[int]) -> psutil.Process:
+async def find_other_program(owner: asyncpg.Connection, pids: set[int]) -> psutil.Process:
     """Return the only program that is connected beside these: of two, one may be that of the test."""
     (pid,) = await list_processes(owner) - pids
     return psutil.Process(pid)
@@ -240,7 +240,7 @@ async def test_a_worker_that_was_frozen_before_it_posted_leaves_the_reply_to_the
             before, count = count, driver.rate_limited()
             await owner.execute("SELECT pg_sleep(0.02)")
         await driver.wait(lambda: driver.rate_limited() > before, 100)
-        late = await find_other_process(owner, adapter)
+        late = await find_other_program(owner, adapter)
         # The turn is committed, and the worker has checked its claim before it began to wait for the platform.
         late.suspend()
         driver.allow_posts()
