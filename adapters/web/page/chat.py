@@ -122,9 +122,14 @@ async def post_chat_message(request: Request) -> Response:
 
 def require_fresh_login_to_erase(request: Request, text: str) -> None:
     """Refuse the command that can't be taken back to a session that may be somebody else's by now."""
-    line = commands.match_command(text)
-    if line is not None and line[1].lower() == "erase":
+    if is_command(text, "erase"):
         session_in(request).require_fresh_login()
+
+
+def is_command(text: str, name: str) -> bool:
+    """Return whether a text is the command with this name, however it is written."""
+    line = commands.match_command(text)
+    return line is not None and line[1].lower() == name
 
 
 async def _answer_command(app: App, sender: Sender, place: Place, *, body: Typed) -> Response | None:

@@ -10,7 +10,7 @@ from adapters.web.api.messages import number
 from adapters.web.faults import invalid
 from adapters.web.guard import app_of
 from adapters.web.login.sessions import find_session, session_of, with_session
-from adapters.web.page.chat import PLATFORM, Key, place_of, require_fresh_login_to_erase
+from adapters.web.page.chat import PLATFORM, Key, is_command, place_of, require_fresh_login_to_erase
 from adapters.web.texts import say
 from agent import commands
 from agent.people.participants import find_user
@@ -61,7 +61,7 @@ async def post_command(request: Request) -> Response:
     if reply is None:
         raise invalid("command", say("chat.begins_with_slash"))
     # Who has confirmed to be erased has no session any more.
-    is_signed_out = body.command.lstrip().startswith("/confirm") and await find_session(request) is None
+    is_signed_out = is_command(body.command, "confirm") and await find_session(request) is None
     return JSONResponse(
         {
             "content": reply.text,

@@ -95,3 +95,13 @@ async def test_memories_are_their_person_s_alone_and_a_group_gets_no_archive(sit
     group = (await site.posts("/export", platform_server_id="guild")).json()
     assert len(alone["files"]) == 1
     assert (group["files"], group["content"]) == ([], "This is for you alone: please ask me in a direct message.")
+
+
+async def test_who_confirms_to_be_erased_is_signed_out_however_the_slash_is_written(site: Site) -> None:
+    await ann_with(site, "likes oolong")
+    async with site.browser("ann") as ann:
+        question = (await ann.post("/chat/commands", json={"chat": "a", "command": "/erase me"})).json()
+        line = question["commands"][0]["line"].replace("/", "\uff0f")
+        answer = (await ann.post("/chat/commands", json={"chat": "a", "command": line})).json()
+
+    assert (question["is_signed_out"], answer["is_signed_out"]) == (False, True), answer
