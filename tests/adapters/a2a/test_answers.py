@@ -187,10 +187,10 @@ async def test_who_has_no_budget_left_is_refused_politely(peer: Peer, site: Site
     assert heard.last.metadata["parley/error"] == "budget_exhausted"
 
 
-async def test_a_turn_that_fails_says_so_in_one_sentence(newer: Peer, site: Site) -> None:
+async def test_a_turn_that_fails_says_so_in_one_sentence(peer: Peer, site: Site) -> None:
     site.parley.model.play(lambda _body, _number: Fault(status=400, body={"error": {"message": "secret detail"}}))
 
-    heard = await newer.says("hello")
+    heard = await peer.says("hello")
 
     assert heard.states[-1] == "failed"
     content = text_of(heard.last.status.message.parts)
