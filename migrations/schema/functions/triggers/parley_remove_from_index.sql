@@ -15,4 +15,5 @@ BEGIN
     RETURN NULL;
 END
 $$;
-COMMENT ON FUNCTION public.parley_remove_from_index IS 'Trigger: takes deleted memories out of the counts of their scopes.';
+COMMENT ON FUNCTION public.parley_remove_from_index IS
+    'Trigger: takes deleted memories out of the counts of their scopes, and their words out of the index.';
