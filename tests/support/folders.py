@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108  # folders in it get random names and are closed to others
+# The variable of the environment that names the folder of the server of Postgres that test processes copy.
+TEMPLATE = "TEST_POSTGRES_TEMPLATE"
 # Bytes: each test process needs less than 0.5 GB.
 ROOM = 2 * 1024**3
 

@@ -10,22 +10,22 @@ from shared.db.database import Address
 from shared.db.embedded.server import start_postgres, stop_servers
 from shared.db.hosts import URL
 from tests.support.connections import run_as_owner
+from tests.support.folders import TEMPLATE
 
-# The folder of the server that is copied; a process that is no fork makes its own.
-FOLDER = "TEST_POSTGRES_TEMPLATE"
 # Without durability: a test that needs it has a server of its own.
 SETTINGS = ("fsync = off", "full_page_writes = off", "synchronous_commit = off", "max_wal_size = '128MB'")
 
 
 def make_template() -> None:
     """Make the server that is copied, in the folder that the environment names."""
-    _make(Path(os.environ[FOLDER]))
+    _make(Path(os.environ[TEMPLATE]))
     stop_servers()
 
 
 def start_copy(folder: Path) -> URL:
     """Start a server with a migrated database `template_parley` in this folder, and return its URL."""
-    template = os.environ.get(FOLDER)
+    template = os.environ.get(TEMPLATE)
+    # A process that is no fork makes its own.
     if template is None:
         return _make(folder)
     # With the owner of the files, who starts the server.

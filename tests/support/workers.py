@@ -18,12 +18,12 @@ import pytest
 
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Name the command that starts a process, after pytest-xdist has counted them."""
-    from tests.support.folders import temporary_folder
+    from tests.support.folders import TEMPLATE, temporary_folder
     from tests.support.forks import Forks, get_command
 
     if config.option.tx:
         template = ExitStack()
-        os.environ["TEST_POSTGRES_TEMPLATE"] = str(template.enter_context(temporary_folder("template")))
+        os.environ[TEMPLATE] = str(template.enter_context(temporary_folder("template")))
         config.add_cleanup(template.close)
         forks = Forks(__name__, *config.invocation_params.args)
         config.add_cleanup(forks.close)
