@@ -63,8 +63,8 @@ async def count_content(move: Move) -> Content:
     rows = [row for row in await move.fetch(move.source, statements.count_rows) if row["rows"]]
     unknown = await move.source.connection.fetch(to_sql(statements.list_unknown_tables))
     return Content(
-        {row["name"]: row["rows"] for row in rows if not row["loses"]},
-        {row["name"]: row["rows"] for row in rows if row["loses"]},
+        {row["name"]: row["rows"] for row in rows if not row["is_lost"]},
+        {row["name"]: row["rows"] for row in rows if row["is_lost"]},
         tuple(row["relname"] for row in unknown),
     )
 

@@ -33,7 +33,7 @@ SELECT version_num AS revision FROM alembic_version
 UNION ALL SELECT owner || ' ' || file FROM schema_history ORDER BY 1;
 
 -- name: count_rows
-SELECT name, rows, loses FROM parley_count_server(:platform, :server);
+SELECT name, rows, is_lost FROM parley_count_server(:platform, :server);
 
 -- name: list_unknown_tables
 SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')
@@ -75,7 +75,7 @@ FROM jsonb_each_text(CAST(:names AS jsonb)) JOIN personas ON personas.name = val
 WHERE personas.platform_server_id IS NULL;
 
 -- name: list_moving_tables
-SELECT name FROM parley_server_tables() WHERE condition IS NOT NULL AND NOT loses ORDER BY number;
+SELECT name FROM parley_server_tables() WHERE condition IS NOT NULL AND NOT is_lost ORDER BY number;
 
 -- name: make_room_for_rows
 CREATE TEMPORARY TABLE moving_rows (data jsonb NOT NULL) ON COMMIT DROP;

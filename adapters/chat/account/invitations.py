@@ -7,7 +7,7 @@ statements = load_statements(__file__)
 
 
 class Invitations:
-    """Who may lead the agent to a place: by `rule`, `admins`, `all`, or accounts and `*` with how accounts end."""
+    """Who may lead the agent to a place: by `rule`, `admins`, `all`, or accounts and `*:server`."""
 
     def __init__(self, database: Database, platform: str, rule: str) -> None:
         self._database, self._platform = database, platform
@@ -15,8 +15,7 @@ class Invitations:
 
     async def is_welcome(self, account: str) -> bool:
         """Return whether this account may."""
-        ends = tuple(name.removeprefix("*") for name in self._names if name.startswith("*"))
-        if not self._names.isdisjoint({"all", account}) or account.endswith(ends):
+        if not self._names.isdisjoint({"all", account, f"*:{account.partition(':')[2]}"}):
             return True
         if "admins" not in self._names:
             return False

@@ -16,6 +16,6 @@ SELECT content, mime_type FROM pictures WHERE sha256 = :sha256;
 
 -- name: store_picture
 -- In the place of those that no persona has any more.
-WITH old AS (DELETE FROM chat_pictures AS old WHERE NOT EXISTS (SELECT FROM personas WHERE picture = old.sha256))
+WITH removed AS (DELETE FROM chat_pictures AS old WHERE NOT EXISTS (SELECT FROM personas WHERE picture = old.sha256))
 INSERT INTO chat_pictures (platform, account, sha256, address) VALUES (:platform, :account, :sha256, :address)
 ON CONFLICT (platform, account, sha256) DO UPDATE SET address = excluded.address;

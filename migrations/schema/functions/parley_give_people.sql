@@ -11,7 +11,7 @@ BEGIN
         JOIN pg_constraint AS c ON c.conrelid = to_regclass('public.' || t.name) AND c.contype = 'f'
             AND c.confrelid = 'public.users'::regclass
         JOIN pg_attribute AS a ON a.attrelid = c.conrelid AND a.attnum = c.conkey[1]
-        WHERE t.condition IS NOT NULL AND NOT t.loses
+        WHERE t.condition IS NOT NULL AND NOT t.is_lost
     LOOP
         EXECUTE format(
             'SELECT array_agg(DISTINCT %1$I) FROM public.%2$I AS own WHERE (%3$s) AND %1$I IS NOT NULL',

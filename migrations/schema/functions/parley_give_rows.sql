@@ -4,7 +4,7 @@ LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY EXECUTE format(
         'SELECT to_jsonb(own)::text FROM public.%I AS own WHERE %s', p_table,
-        (SELECT condition FROM public.parley_server_tables() WHERE name = p_table AND NOT loses)
+        (SELECT condition FROM public.parley_server_tables() WHERE name = p_table AND NOT is_lost)
     ) USING p_platform, p_server;
 END
 $$;

@@ -1,8 +1,8 @@
 -- Every table, and what of it goes with a server ($1 platform, $2 server) to another cell, in the order in which rows are made.
--- A condition of NULL: nothing. `loses`: rows that another row here can't be without, and that the other cell has no use for:
+-- A condition of NULL: nothing. `is_lost`: rows that another row here can't be without, and that the other cell has no use for:
 -- they are deleted. Platforms and modules say in folder_tables what becomes of their own, which come last.
 CREATE FUNCTION public.parley_server_tables()
-RETURNS TABLE (number bigint, name text, condition text, loses boolean)
+RETURNS TABLE (number bigint, name text, condition text, is_lost boolean)
 LANGUAGE sql STABLE AS $$
     WITH words (place, of_places, of_turns, of_scopes) AS (VALUES (
         $sql$platform = $1 AND platform_server_id = $2$sql$,
@@ -10,7 +10,7 @@ LANGUAGE sql STABLE AS $$
         $sql$turn_id IN (SELECT t.id FROM public.turns AS t JOIN public.conversations AS c ON c.id = t.conversation_id
             WHERE c.platform = $1 AND c.platform_server_id = $2)$sql$,
         $sql$scope_id IN (SELECT id FROM public.memory_scopes WHERE platform = $1 AND platform_server_id = $2)$sql$
-    )), tables (name, condition, loses) AS (
+    )), tables (name, condition, is_lost) AS (
         SELECT named.* FROM words CROSS JOIN LATERAL (VALUES
             ('servers', place, false), ('channel_modes', place, false),
             ('role_grants', 'platform = $1 AND server = $2', false),
