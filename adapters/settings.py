@@ -21,7 +21,7 @@ class PlatformSettings:
     @property
     def missing(self) -> str | None:
         """Return the variables that have to be set before the platform can be used; None if it is configured."""
-        variables = [self._to_variable(field) for field in self.needed_fields if getattr(self, field) is None]
+        variables = [to_variable(self._name, field) for field in self.needed_fields if getattr(self, field) is None]
         return f"{' and '.join(variables)}, see docs/{self._name}.md" if variables else None
 
     @property
@@ -32,7 +32,7 @@ class PlatformSettings:
     @property
     def origins(self) -> Mapping[str, str]:
         """Return the platform's addresses that are set, by variable."""
-        values = {self._to_variable(field): getattr(self, field) for field in self.origin_fields}
+        values = {to_variable(self._name, field): getattr(self, field) for field in self.origin_fields}
         return {variable: value for variable, value in values.items() if value}
 
     @property
@@ -40,5 +40,7 @@ class PlatformSettings:
         # The folder is the platform.
         return type(self).__module__.split(".")[-2]
 
-    def _to_variable(self, field: str) -> str:
-        return f"{self._name}_{field}".upper()
+
+def to_variable(platform: str, field: str) -> str:
+    """Return the variable that sets a field of a platform's settings."""
+    return f"{platform}_{field}".upper()

@@ -29,8 +29,9 @@ async def read_rows(address: Address) -> dict[str, list[dict[str, Any]]]:
     """Return what the server has in a cell, by table, without the numbers of people."""
     async with connected(address) as owner:
         await owner.execute("SET parley.rows = 'all'")
-        going = "condition IS NOT NULL AND NOT is_lost"
-        tables = await owner.fetch(f"SELECT name FROM parley_server_tables() WHERE {going}")
+        tables = await owner.fetch(
+            "SELECT name FROM parley_server_tables() WHERE condition IS NOT NULL AND NOT is_lost"
+        )
         people = {
             row["column"]
             for row in await owner.fetch(

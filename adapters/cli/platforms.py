@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from adapters.folders import find_class, find_settings_class, list_folders
+from adapters.settings import to_variable
 from shared.errors import ConfigurationError, ParleyError, Unavailable
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def read_all_settings(settings: "Settings") -> "dict[str, PlatformSettings]":
 def list_setting_names() -> list[str]:
     """Return the variables of all platforms."""
     kinds = {name: find_settings_class(name) for name in list_folders()}
-    return [f"{name}_{field.name}".upper() for name, kind in kinds.items() for field in fields(kind)]
+    return [to_variable(name, field.name) for name, kind in kinds.items() for field in fields(kind)]
 
 
 def build_platforms(settings: "Settings", *, only_http: bool = False) -> "list[ChatPlatform]":

@@ -83,7 +83,8 @@ class MatrixListener(Listener):
         # A time of its own: what the cache has of the process before ends where that one hung up.
         timeout = POLL_MS - randbelow(POLL_MS // 2)
         batch = await self._sync(FILTER, seconds=SYNC_SECONDS, timeout=timeout, since=mark)
-        new, gap = self._rooms.note(batch), {"from": mark, "to": batch["next_batch"]}
+        new = self._rooms.note(batch)
+        gap = {"from": mark, "to": batch["next_batch"]}
         for room_id, joined in part(batch, "rooms", "join").items():
             work = self._take_room(self._rooms[room_id], joined, gap, is_new=room_id in new)
             await isolated(work, "matrix_room_not_taken", unless=(DatabaseLost, Unavailable), room=room_id)
@@ -99,7 +100,8 @@ class MatrixListener(Listener):
         """Take what has happened in a room; where the homeserver leaves some out, the `gap` is read."""
         if is_new and not await self._stays(room):
             return
-        events, is_limited = to_events(joined, "timeline"), part(joined, "timeline").get("limited") is True
+        events = to_events(joined, "timeline")
+        is_limited = part(joined, "timeline").get("limited") is True
         left = {str(event.get("event_id")) for event in events if is_leaving(event)}
         if is_limited:
             pages = self._read_pages(room, gap, types=["m.room.member"])
