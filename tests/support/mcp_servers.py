@@ -12,8 +12,8 @@ from tests.support.parley import Parley
 
 STAND_IN = "tests.standins.mcp_server"
 ADD = """
-INSERT INTO mcp_servers (name, transport, command, args, timeout_seconds, required_permission)
-VALUES (:name, 'stdio', :command, CAST(:args AS jsonb), :seconds, 'guest')
+INSERT INTO mcp_servers (name, transport, command, args, timeout_seconds, required_permission, reads_untrusted)
+VALUES (:name, 'stdio', :command, CAST(:args AS jsonb), :seconds, 'guest', :reads_untrusted)
 """
 
 
@@ -30,10 +30,9 @@ async def add_server(
                     " ON CONFLICT DO NOTHING")  # fmt: skip
     command, *stand_in = get_command(STAND_IN)
     arguments = json.dumps(stand_in if args is None else args)
-    await parley.sql(ADD, name=name, command=command, args=arguments, seconds=seconds)
-    await parley.sql(
-        "UPDATE mcp_servers SET reads_untrusted = :value WHERE name = :name", value=reads_untrusted, name=name
-    )
+    # At once: between two statements its tools may be offered as they are not meant.
+    values = {"command": command, "args": arguments, "seconds": seconds, "reads_untrusted": reads_untrusted}
+    await parley.sql(ADD, name=name, **values)
     for column, value in columns.items():
         await parley.sql(f"UPDATE mcp_servers SET {column} = CAST(:value AS text)", value=value)  # noqa: S608
 

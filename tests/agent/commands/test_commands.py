@@ -33,7 +33,7 @@ async def promote(parley: Parley, sender: Writer, level: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["hello", "/path/to/file", "/etc/hosts is what I mean", "/ help", "and /help", "//", "/", "/1", ""]
+    "text", ["hello", "/path/to/file", "/etc/hosts is what I mean", "/ 3 + 4", "and /help", "//", "/", "/1", ""]
 )
 async def test_what_is_no_command_belongs_to_the_agent(parley: Parley, text: str) -> None:
     assert await answer(parley.app, ANN, DIRECT, text) is None
