@@ -20,6 +20,7 @@ from tests.adapters.a2a.callers import (
 )
 from tests.adapters.web.conftest import Site
 from tests.standins.openai_api import Answer, Fault
+from tests.standins.openai_api.script import Body
 from tests.support.leaks import READ_BOTH, check, leak
 from tests.support.office import Office
 
@@ -88,7 +89,15 @@ async def test_text_before_a_tool_call_is_replaced_by_the_answer(peer: Peer, sit
 
 
 async def test_a_peer_may_poll_for_the_answer(poller: Peer, site: Site) -> None:
+    is_heard = asyncio.Event()
+
+    async def answers_later(_body: Body, _number: int) -> Answer:
+        await is_heard.wait()
+        return Answer("You said: hello")
+
+    site.parley.model.play(answers_later)
     heard = await poller.says("hello", at_once=True)
+    is_heard.set()
 
     assert heard.states[0] in ("submitted", "working")
     task = await ended(poller, heard.task_id)
