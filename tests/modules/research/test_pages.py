@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from pypdf import PdfWriter
@@ -41,11 +42,13 @@ def reading(server: Server, folder: Path, **overrides: Any) -> ToolContext:
     return context_without_database(folder, "research", http, **overrides)
 
 
-async def fetch(folder: Path, answer: Answer, path: str = "/page", **arguments: Any) -> Any:
+async def fetch(folder: Path, answer: Answer, path: str = "", **arguments: Any) -> Any:
+    """Return what the tool reads of a page; its path is new unless one is named, as pages stay in the cache."""
     async with serving(answer) as server:
         context = reading(server, folder)
+        url = f"{server.origin}{path or f'/{uuid4()}'}"
         try:
-            page = await call(research.fetch_webpage, context, url=server.origin + path, **arguments)
+            page = await call(research.fetch_webpage, context, url=url, **arguments)
         finally:
             await context.http.aclose()
         assert page["url"].startswith(server.origin)
