@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+from uuid import uuid4
 
 import pytest
 
@@ -39,7 +40,7 @@ async def context(tmp_path: Path) -> AsyncIterator[ToolContext]:
 
 def answering(places: Any, forecast: Any = FORECAST) -> Answer:
     async def answer(request: Request, writer: asyncio.StreamWriter) -> None:
-        payload = {"results": places} if request.path.startswith("/v1/search") else forecast
+        payload = {"results": places} if "/v1/search?" in request.path else forecast
         await reply(json.dumps(payload).encode())(request, writer)
 
     return answer
@@ -53,7 +54,9 @@ def queries(server: Server) -> list[dict[str, str]]:
 
 
 def at(server: Server, **environment: str) -> Any:
-    return variables(WEATHER_URL=server.origin, WEATHER_GEOCODING_URL=server.origin, **environment)
+    """Return the variables of a service at an address of its own: an answer stays in the cache by its address."""
+    url = f"{server.origin}/{uuid4()}"
+    return variables(WEATHER_URL=url, WEATHER_GEOCODING_URL=url, **environment)
 
 
 async def test_the_weather_of_a_place_is_told_for_now_and_the_next_days(context: ToolContext) -> None:
