@@ -1,6 +1,7 @@
 """What may go wrong around a move: two who move, databases that forget, a silent cell, people of two cells."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -102,6 +103,23 @@ async def test_a_server_gets_no_persona_of_another_one_and_its_own_comes_with_mo
 
     assert [row["persona_id"] for row in await target.fetch("SELECT persona_id FROM conversations")] == [None]
     assert await target.fetchval("SELECT allowed_modules FROM personas WHERE name = 'Guide'") == '["shop"]'
+
+
+async def test_of_two_who_are_one_person_in_the_other_cell_no_word_comes_without_its_memory(move: Move) -> None:
+    source, target = move.source.connection, move.target.connection
+    people = [await make_person(source, account) for account in ("ann", "ann-at-work")]
+    await make_person(target, "ann", "ann-at-work")
+    for person in people:
+        memory = {"n": 1, "user_id": person, "scope": "server", "platform": "test", "server": "guild", "channel": "one"}
+        text = {"content": "Likes tea", "content_key": "tea", "source": "fact", "length": 1, "words": {"tea": 1}}
+        await source.execute("SELECT parley_add_memories($1, 10)", json.dumps([memory | text]))
+
+    await move_server(move, lambda _line: None, seconds=0)
+
+    assert await target.fetchval("SELECT count(*) FROM memories") == 1
+    assert await target.fetchval("SELECT array_agg(memory_id) FROM memory_words") == [
+        await target.fetchval("SELECT id FROM memories")
+    ]
 
 
 async def test_a_server_waits_for_the_erasure_of_people(move: Move) -> None:

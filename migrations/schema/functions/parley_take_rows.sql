@@ -15,6 +15,10 @@ BEGIN
         UPDATE moving_rows SET data = data || jsonb_build_object('name', format('%s (%s)', data ->> 'name', data ->> 'id'))
         WHERE EXISTS (SELECT FROM public.personas WHERE name = data ->> 'name');
     END IF;
+    IF p_table = 'memory_words' THEN
+        -- No foreign key says so: words of a memory that was left out would stay when its person is erased.
+        DELETE FROM moving_rows WHERE NOT EXISTS (SELECT FROM public.memories WHERE id = (data ->> 'memory_id')::bigint);
+    END IF;
     FOR v_key IN
         SELECT a.attname AS column, c.confrelid::regclass AS parent, c.confrelid = c.conrelid AS is_own,
                c.confdeltype = 'n' AS can_be_empty, p.attname AS parent_column
