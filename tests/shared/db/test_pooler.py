@@ -213,6 +213,24 @@ async def test_a_role_for_which_there_is_no_policy_is_bound_by_those_that_there_
         await run_as_owner(inside, f"ALTER ROLE {READONLY_ROLE} NOBYPASSRLS")
 
 
+async def test_a_database_whose_search_path_leads_to_other_tables_does_not_serve_and_says_so(
+    postgres: URL, upstream: Address
+) -> None:
+    name, beside = upstream.url.database, Address(postgres, is_embedded=True)
+    inside = Address(postgres.set(database=name), is_embedded=True)
+    await run_as_owner(inside, "CREATE SCHEMA other; CREATE TABLE other.users (id bigint)")
+    await run_as_owner(inside, "GRANT USAGE, CREATE ON SCHEMA other TO PUBLIC")
+    await run_as_owner(beside, f"ALTER DATABASE {name} SET search_path = other, public")
+
+    for opening in (upstream.connect, partial(update_tables, upstream)):
+        with pytest.raises(UnfitDatabase, match=f"other.*ALTER DATABASE {name} RESET search_path;"):
+            await opening()
+
+    await run_as_owner(beside, f"ALTER DATABASE {name} SET search_path = public, other")
+    await (await upstream.connect()).close()
+    assert await update_tables(upstream) == []
+
+
 @pytest.mark.parametrize("settings_of_pooler", [{}, {"server_round_robin": 1}])
 async def test_a_pooler_that_begins_to_share_sessions_is_noticed_while_parley_runs(
     upstream: Address, settings: Settings, model: OpenAIStub, settings_of_pooler: dict[str, object]
