@@ -4,12 +4,8 @@ from pathlib import Path
 
 import adapters
 from shared.db.database import Address
-from shared.db.driver import to_sql
 from shared.db.migrations import install_schemas, migrate
-from shared.db.statements import load_statements
 from shared.settings.module_folders import list_module_folders
-
-statements = load_statements(__file__)
 
 
 def list_schemas(modules_path: Path | None) -> dict[str, Path]:
@@ -26,11 +22,4 @@ async def update_tables(address: Address, modules_path: Path | None = None) -> l
     Raises what `migrate` and `install_schemas` raise.
     """
     owners = ["parley"] if await migrate(address) else []
-    owners += await install_schemas(address, list_schemas(modules_path))
-    if owners:
-        connection = await address.connect(as_owner=True)
-        try:
-            await connection.execute(to_sql(statements.number_again))
-        finally:
-            await connection.close()
-    return owners
+    return owners + await install_schemas(address, list_schemas(modules_path))

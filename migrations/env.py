@@ -1,6 +1,7 @@
 """Runs the migrations, in one process at a time and with a timeout for locks."""
 
 import asyncio
+from typing import Any
 
 import asyncpg
 from alembic import context
@@ -8,7 +9,8 @@ from sqlalchemy import Connection, NullPool
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from shared.db.database import Address
-from shared.db.migrations import MIGRATION_LOCK, MIGRATION_LOCK_SECONDS
+from shared.db.driver import to_sql
+from shared.db.migrations import MIGRATION_LOCK, MIGRATION_LOCK_SECONDS, statements
 
 
 async def migrate(address: Address) -> None:
@@ -26,16 +28,20 @@ async def migrate(address: Address) -> None:
         engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
         async with engine.connect() as connection:
             await connection.run_sync(run_migrations)
-        await guard.execute("SELECT public.parley_bind_owner()")
     finally:
         await guard.close()
 
 
 def run_migrations(connection: Connection) -> None:
-    """Run what this database lacks, each migration in a transaction of its own."""
-    context.configure(connection=connection, transaction_per_migration=True)
+    """Run what this database lacks, each migration in a transaction of its own, with what its tables need."""
+    context.configure(connection=connection, transaction_per_migration=True, on_version_apply=bring_in_line)
     with context.begin_transaction():
         context.run_migrations()
+
+
+def bring_in_line(*_step: Any, **_arguments: Any) -> None:
+    """Bind the owner of the tables that a migration has made, and number them, before it is committed."""
+    context.get_bind().exec_driver_sql(to_sql(statements.bring_in_line))
 
 
 asyncio.run(migrate(context.config.attributes["address"]))

@@ -166,8 +166,6 @@ async def install_schemas(address: Address, folders: Mapping[str, Path]) -> list
                 await _run_file(connection, address, owner=owner, path=path)
             if missing:
                 changed.append(owner)
-        if changed:
-            await connection.execute("SELECT public.parley_bind_owner()")
     return changed
 
 
@@ -176,6 +174,7 @@ async def _run_file(connection: asyncpg.Connection, address: Address, *, owner: 
         async with connection.transaction():
             await connection.execute(await asyncio.to_thread(path.read_text, "utf-8"))
             await connection.execute("INSERT INTO schema_history (owner, file) VALUES ($1, $2)", owner, path.name)
+            await connection.execute(to_sql(statements.bring_in_line))
     except asyncpg.PostgresError as error:
         wrong = await _to_migration_error(error, address)
         if wrong is not error:
