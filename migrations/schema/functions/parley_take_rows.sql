@@ -21,7 +21,8 @@ BEGIN
     END IF;
     FOR v_key IN
         SELECT a.attname AS column, c.confrelid::regclass AS parent, c.confrelid = c.conrelid AS is_own,
-               c.confdeltype = 'n' AS can_be_empty, p.attname AS parent_column
+               c.confdeltype = 'n' AS can_be_empty, p.attname AS parent_column,
+               format_type(p.atttypid, p.atttypmod) AS parent_type
         FROM pg_constraint AS c
         JOIN pg_attribute AS a ON a.attrelid = c.conrelid AND a.attnum = c.conkey[1]
         JOIN pg_attribute AS p ON p.attrelid = c.confrelid AND p.attnum = c.confkey[1]
@@ -37,10 +38,10 @@ BEGIN
             CASE WHEN v_key.can_be_empty
             THEN $sql$UPDATE moving_rows AS own SET data = data || jsonb_build_object(%1$L, NULL)$sql$
             ELSE 'DELETE FROM moving_rows AS own' END || $sql$ WHERE data ->> %1$L IS NOT NULL AND NOT EXISTS (
-                SELECT FROM %2$s AS parent WHERE parent.%3$I = (own.data ->> %1$L)::bigint
+                SELECT FROM %2$s AS parent WHERE parent.%3$I = (own.data ->> %1$L)::%4$s
             )$sql$ || CASE WHEN v_key.is_own THEN $sql$ AND NOT EXISTS (
-                SELECT FROM moving_rows AS parent WHERE (parent.data ->> %3$L)::bigint = (own.data ->> %1$L)::bigint
-            )$sql$ ELSE '' END, v_key.column, v_key.parent, v_key.parent_column
+                SELECT FROM moving_rows AS parent WHERE (parent.data ->> %3$L)::%4$s = (own.data ->> %1$L)::%4$s
+            )$sql$ ELSE '' END, v_key.column, v_key.parent, v_key.parent_column, v_key.parent_type
         );
     END LOOP;
     PERFORM set_config('parley.takes_rows', 'yes', true);
