@@ -33,11 +33,12 @@ FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r]")
 NUMBER = re.compile(r"[+-]?(?:\d{1,30}(?:[.,]\d{1,30}){0,10}|[.,]\d{1,30})(?:[eE][+-]?\d{1,3})?%?")
 
 # A credential that somebody has typed into a message, also in marks, behind Matrix's sign or as `/credentials`; with or
-# without the word `set`, which is easily forgotten. Within a line, a blank behind the slash is that of a sentence, such
-# as one about a password / credential of somebody.
+# without the word `set`, which is easily forgotten; behind a blank, or as `NAME=`. Within a line, a blank behind the
+# slash is that of a sentence, such as one about a password / credential of somebody.
 TYPED_CREDENTIAL = re.compile(
     r"(?:(?m:^)[^\S\n]*+/\s*+|[/!])"
-    r"(?:credentials?[*_~`:]*\s+set\s+|credential[*_~`:]*\s+(?!(?:set|list|forget)(?:\s|\Z)))(\S+)\s+"
+    r"(?:credentials?[*_~`:]*[\s_-]\s*+set\s+|credential[*_~`:]*\s+(?!(?:set|list|forget)(?:\s|\Z)))"
+    r"(\S+?)(?:\s*+[=:]\s*+|\s++)"
     r"(?!\[removed\]\s*\Z)\S.*",
     re.IGNORECASE | re.DOTALL,
 )

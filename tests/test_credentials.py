@@ -172,6 +172,8 @@ def test_only_what_follows_the_name_is_taken_out_of_a_message() -> None:
         "\uff01credential set pms",
         "/credentials set pms",
         "/credential: set pms",
+        "/credential-set pms",
+        "/credential_set pms",
         # As bold text and code are typed.
         "**/credential** set pms",
         "*/credential set* pms",
@@ -184,6 +186,15 @@ def test_only_what_follows_the_name_is_taken_out_of_a_message() -> None:
 )
 def test_a_credential_is_taken_out_of_a_message_however_the_command_was_typed(typed: str) -> None:
     without = without_credential(f"please {typed} hunter2hunter2")
+
+    assert "hunter2" not in without
+    assert had_credential(without)
+    assert without_credential(without) == without
+
+
+@pytest.mark.parametrize("typed", ["set pms=", "set pms:", "pms=", "pms: ", "set pms = ", "set name=pms value="])
+def test_a_credential_is_taken_out_of_a_message_in_whatever_way_it_was_set_apart_from_its_name(typed: str) -> None:
+    without = without_credential(f"please /credential {typed}hunter2=hunter2")
 
     assert "hunter2" not in without
     assert had_credential(without)
