@@ -25,7 +25,8 @@ from shared.settings import MODULES_FOLDER, Settings
 from shared.settings.module_folders import list_entry_points
 from shared.tools import Tool
 
-NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*")
+# Two _ stand between the names of a module and of its tool, so that the names of all tools differ.
+NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9]*(?:_[a-zA-Z0-9]+)*")
 # Module names that other tool providers use for their own tools.
 RESERVED_NAMES = frozenset({"agents", "skills", "tools"})
 WIRE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -171,7 +172,8 @@ def find_modules(modules_path: Path | None = None, settings: Settings | None = N
             first_source = sources.get(candidate.name)
             if not NAME.fullmatch(name):
                 raise ValueError(
-                    f"a module's name has letters, digits and _, and begins with a letter; {name!r} does not"
+                    "a module's name has letters, digits and _, begins with a letter, and has a single _ between "
+                    f"others; {name!r} does not"
                 )
             if name in RESERVED_NAMES:
                 raise ValueError(f"the program itself uses the name {name}; rename the module")

@@ -77,6 +77,9 @@ def test_of_two_modules_with_one_name_the_first_counts(tmp_path: Path) -> None:
         ("my-dice", "letters, digits and _"),
         ("7up", "begins with a letter"),
         ("w\u00fcrfel", "letters, digits and _"),
+        # Its tool `open` would be named as the tool `admin__open` of the module `shop`, and providers refuse both.
+        ("shop__admin", "single _"),
+        ("shop_", "single _"),
         (agents.MODULE, "the program itself uses the name agents"),
     ],
 )
