@@ -87,7 +87,9 @@ BEGIN
             SELECT s.*, row_number() OVER (ORDER BY s.score DESC, s.ordinal DESC) - rank() OVER (ORDER BY s.score DESC) AS place
             FROM (
                 SELECT h.scope_id, h.ordinal + step AS ordinal,
-                       sum(CASE step WHEN 0 THEN h.turn ELSE 0 END + h.around)::real AS score
+                       -- A fact has no neighbours, which would add their windows to its own.
+                       sum(CASE step WHEN 0 THEN h.turn ELSE 0 END
+                           + CASE WHEN h.ordinal < 4611686018427387904 THEN h.around ELSE 3 * h.around END)::real AS score
                 FROM hits AS h CROSS JOIN (VALUES (-1), (0), (1)) AS steps (step)
                 WHERE step = 0 OR h.ordinal < 4611686018427387904
                 GROUP BY 1, 2 ORDER BY score DESC, 2 DESC LIMIT 2000

@@ -275,6 +275,19 @@ async def test_what_was_told_once_is_recalled_behind_a_question_that_was_asked_t
     assert {told, fact} <= set(await contents(memories.of_user(ann, HOME, None), question))
 
 
+async def test_what_a_person_asked_to_remember_is_recalled_however_much_another_one_says_of_the_same(
+    memories: Memories, database: Database, ann: int, conversation_id: int
+) -> None:
+    bob, memory = await add_user(database), memories.of_user(ann, GUILD, conversation_id)
+    await memory.remember("My locker code is 4711")
+    # Of many lengths, so that no two of them have the same score.
+    talk = (f"The locker in hall {n} has a new code, says {'somebody ' * (n % 30)}" for n in range(200))
+    said = replace(line(bob, conversation_id, ""), origin=Origin(GUILD, conversation_id), speaker="Bob")
+    await memories.add([replace(said, content=f"{text} {'today' * (n // 30)}") for n, text in enumerate(talk)])
+
+    assert (await contents(memory, "what is my locker code?"))[0] == "My locker code is 4711"
+
+
 async def test_of_two_people_who_said_the_same_the_one_whom_the_question_names_is_recalled(
     memories: Memories, database: Database, ann: int, conversation_id: int
 ) -> None:
