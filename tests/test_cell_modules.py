@@ -1,5 +1,6 @@
 """What modules say about their tables may be wrong: a server is not sent on its way, and who moves it is told why."""
 
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
@@ -14,6 +15,15 @@ from shared.errors import ParleyError
 from tests.support.cells import NAMES, SERVER, numbered_databases
 
 NOTES = "CREATE TABLE notes (id bigint PRIMARY KEY, conversation_id bigint REFERENCES conversations);"
+# As one person may have in as many channels, of 1 MB each, which is 2 MB as JSON.
+WORKSPACES = """
+WITH places AS (
+    INSERT INTO conversations (platform, platform_server_id, platform_channel_id, user_id)
+    SELECT 'test', 'guild', number, $1 FROM generate_series(1, 20) AS number RETURNING id
+)
+INSERT INTO code_workspaces (user_id, conversation_id, state)
+SELECT $1, id, decode(repeat('00', 1000000), 'hex') FROM places
+"""
 NAMED = "INSERT INTO folder_tables (name, condition) VALUES "
 WRONG = {
     "no condition": (f"{NOTES} {NAMED} ('notes', 'id IN (SELECT')", "condition of notes in folder_tables"),
@@ -60,3 +70,18 @@ async def test_rows_that_refer_to_each_other_by_a_name_move_together(move: Move)
 
     assert [tuple(row) for row in await target.fetch("SELECT * FROM pages ORDER BY id")] == [(1, "1"), (2, "red")]
     assert await source.fetch("SELECT FROM books") == []
+
+
+async def test_a_server_whose_members_keep_much_is_moved_in_little_memory(move: Move) -> None:
+    user_id = await move.source.connection.fetchval("INSERT INTO users DEFAULT VALUES RETURNING id")
+    await move.source.connection.execute(WORKSPACES, user_id)
+
+    tracemalloc.start()
+    try:
+        await move_server(move, lambda _line: None, seconds=0)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert await move.target.connection.fetchval("SELECT count(*) FROM code_workspaces") == 20
+    assert peak < 35_000_000

@@ -31,7 +31,8 @@ statements = load_statements(__file__)
 LOOK_SECONDS = 0.25
 # How often rows are copied again because somebody changed one meanwhile.
 MOST_TRIES = 10
-ROWS_AT_ONCE = 500
+# How much is stored at once: of a workspace of code, one row may have 32 MB; and how many rows are read ahead.
+ROWS_AT_ONCE, CHARS_AT_ONCE, ROWS_AHEAD = 500, 8 * 1024 * 1024, 10
 
 Say = Callable[[str], None]
 
@@ -161,12 +162,14 @@ async def _copy(move: Move) -> tuple[int, dict[str, int]]:
     await move.fetch(move.target, statements.remove_empty_server)
     count, left_out = 0, dict[str, int]()
     for row in await source.fetch(to_sql(statements.list_moving_tables)):
-        table, row_count = row["name"], 0
+        table, row_count, chars = row["name"], 0, 0
         rows: list[tuple[str]] = []
-        async for (data,) in source.cursor(to_sql(statements.give_rows), table, move.platform, move.server):
+        arguments = (table, move.platform, move.server)
+        async for (data,) in source.cursor(to_sql(statements.give_rows), *arguments, prefetch=ROWS_AHEAD):
             rows.append((data,))
-            if len(rows) == ROWS_AT_ONCE:
-                row_count += await _stage(target, rows)
+            chars += len(data)
+            if len(rows) == ROWS_AT_ONCE or chars > CHARS_AT_ONCE:
+                row_count, chars = row_count + await _stage(target, rows), 0
         row_count += await _stage(target, rows)
         copies = await target.fetchval(to_sql(statements.take_rows), table, person_ids, persona_ids) if row_count else 0
         count += copies
