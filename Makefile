@@ -34,7 +34,7 @@ help: ## say what can be made
 	@echo "make agentdojo  replay AgentDojo's 949 attacks and 97 tasks and print what had an effect and what asked"
 	@echo "make conformance  run MCP's and A2A's conformance suites and OpenAI's Node client, and print each scenario"
 	@echo "make slow    run the tests of the chat platforms while each answers 300 ms late"
-	@echo "make soak    run the tests that take minutes under load, and those of make slow"
+	@echo "make soak    run the tests that take minutes under load, and those of make slow; OUTAGE_SECONDS=3600: platforms are away for an hour, not 90 s"
 	@echo "make coverage  run the suite and tell how many lines of agent/ and shared/ it runs"
 	@echo "make mutants  change billing, policies and confirmations a little, and tell which changes no test notices"
 	@echo "make reference  write docs/reference anew from code and database"
