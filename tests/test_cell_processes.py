@@ -14,8 +14,9 @@ from shared.settings import Settings
 from tests.adapters.web.conftest import TOKEN, say_it_back
 from tests.standins.openai_api import OpenAIStub
 from tests.support.cells import SERVER, numbered_databases
-from tests.support.chat_scene import PATIENCE, child_environment
+from tests.support.chat_scene import child_environment
 from tests.support.connections import connected
+from tests.support.eventually import PATIENCE
 from tests.support.forks import get_command
 from tests.support.source_tree import ROOT
 

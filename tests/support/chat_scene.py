@@ -4,7 +4,7 @@ import asyncio
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -13,13 +13,12 @@ from adapters.base import ChatPlatform
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
+from tests.support.eventually import eventually
 from tests.support.parley import Parley, open_parley
 from tests.support.source_tree import list_measuring_variables
 
 # Starts the program as its users do.
 COMMAND = (sys.executable, "-m", "adapters.cli")
-# Seconds that a test waits for something that does happen: a process that starts on a busy machine takes very long.
-PATIENCE = 90
 
 
 class Connections(Protocol):
@@ -76,16 +75,15 @@ class ChatScene(ABC):
 
     async def until_value(self, value: Any, statement: str, **parameters: Any) -> None:
         """Return once a query gives this value."""
-        until = asyncio.get_running_loop().time() + PATIENCE
-        pause = 0.01
-        while asyncio.get_running_loop().time() < until:
-            rows = await self.sql(statement, **parameters)
-            if rows and rows[0][0] == value:
-                return
-            await asyncio.sleep(pause)
-            # Most come soon; to ask often for what takes seconds would cost the processor more than what is tested.
-            pause = min(1.5 * pause, 0.2)
-        assert rows == [(value,)]
+        rows: list[Any] = []
+
+        async def is_so() -> bool:
+            rows[:] = await self.sql(statement, **parameters)
+            return bool(rows) and rows[0][0] == value
+
+        with suppress(TimeoutError):
+            await eventually(is_so)
+        assert [row[0] for row in rows[:1]] == [value]
 
     def prompt(self, number: int = -1) -> str:
         """Return the last user message that the model was shown."""

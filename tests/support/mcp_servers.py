@@ -1,12 +1,12 @@
 """Adds MCP servers as an admin does, and lets the model call their tools."""
 
-import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from shared.messages import AgentResponse
 from tests.standins.openai_api import Answer
+from tests.support.eventually import eventually
 from tests.support.forks import get_command
 from tests.support.parley import Parley
 
@@ -55,17 +55,6 @@ async def until(parley: Parley, is_so: Callable[[set[str]], bool]) -> None:
         return is_so(names(parley))
 
     await eventually(check)
-
-
-async def eventually(check: Callable[[], Awaitable[Any]]) -> Any:
-    """Wait until this returns something, and return that."""
-    async with asyncio.timeout(100):
-        pause = 0.01
-        while True:
-            if result := await check():
-                return result
-            await asyncio.sleep(pause)
-            pause = min(1.5 * pause, 0.2)
 
 
 async def play(parley: Parley, *calls: tuple[str, dict[str, Any]]) -> AgentResponse:

@@ -14,7 +14,8 @@ import httpx
 
 from shared.db.database import Address
 from shared.settings import Settings
-from tests.support.chat_scene import PATIENCE, child_environment
+from tests.support.chat_scene import child_environment
+from tests.support.eventually import PATIENCE
 from tests.support.forks import get_command
 from tests.support.source_tree import ROOT
 

@@ -26,7 +26,7 @@ from httpx import AsyncClient
 from tests.adapters.web.conftest import NO_CERTIFICATES, Site
 from tests.standins.openai_api import Answer, Fault
 from tests.standins.openai_api.script import Body, last_user_text
-from tests.support.mcp_servers import eventually
+from tests.support.eventually import eventually
 
 GENERATIONS = ("1.0", "0.3")
 CARD = "/.well-known/agent-card.json"

@@ -24,7 +24,7 @@ from tests.adapters.a2a.callers import (
 )
 from tests.adapters.web.conftest import Site, open_site
 from tests.standins.openai_api import Answer
-from tests.support.mcp_servers import eventually
+from tests.support.eventually import eventually
 from tests.support.parley import open_parley
 
 

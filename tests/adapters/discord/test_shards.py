@@ -16,7 +16,8 @@ from tests.adapters.discord.conftest import BETWEEN_STARTS, Scene
 from tests.bench.children import running_child
 from tests.standins.discord import Json
 from tests.standins.openai_api import Answer, OpenAIStub
-from tests.support.chat_scene import PATIENCE, child_environment, ended
+from tests.support.chat_scene import child_environment, ended
+from tests.support.eventually import PATIENCE
 from tests.support.forks import get_command
 
 pytestmark = pytest.mark.settings(default_guest_token_budget=1_000_000)

@@ -18,8 +18,9 @@ from tests.adapters.web.conftest import BROWSER, BY_HAND, TOKEN
 from tests.adapters.web.test_messages import frames
 from tests.bench.children import read_line, running_child
 from tests.standins.openai_api import Answer, OpenAIStub
-from tests.support.chat_scene import PATIENCE, child_environment
+from tests.support.chat_scene import child_environment
 from tests.support.connections import connected
+from tests.support.eventually import PATIENCE
 from tests.support.forks import get_command
 from tests.support.loopback import free_port
 from tests.support.object_storage import serving_s3

@@ -18,7 +18,7 @@ from agent.agents.a2a.exchange import TaskProgress
 from shared.errors import ToolError, Unavailable
 from tests.agent.agents.a2a.rough import STARTED, Ask, broken, event, last_error, rough
 from tests.standins.a2a_agent import Far, Swap, build_agent
-from tests.support.mcp_servers import eventually
+from tests.support.eventually import eventually
 from tests.support.parley import Parley
 
 

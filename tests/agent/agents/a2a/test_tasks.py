@@ -13,7 +13,7 @@ from agent.people.hops import installation_id
 from shared.errors import ToolError
 from tests.agent.agents.a2a.rough import STARTED, WAYS, Ask, Watched, broken, far_text, rough
 from tests.standins.a2a_agent import Far, Swap, build_agent
-from tests.support.mcp_servers import eventually
+from tests.support.eventually import eventually
 from tests.support.parley import Parley
 
 

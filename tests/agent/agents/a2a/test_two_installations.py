@@ -24,8 +24,8 @@ from tests.conftest import new_database
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.connections import connected
 from tests.support.delegating import ask, tools_of
+from tests.support.eventually import eventually
 from tests.support.forks import get_command
-from tests.support.mcp_servers import eventually
 from tests.support.parley import Parley, open_parley
 
 ROOT = Path(__file__).resolve().parent.parent.parent.parent

@@ -14,9 +14,10 @@ from agent.tools.mcp.servers import GATHER_SECONDS, RemoteTools
 from shared.db.database import Address
 from tests.support.connections import connected
 from tests.support.counted_database import CountedDatabase
+from tests.support.eventually import eventually
 from tests.support.forks import get_command
 from tests.support.loopback import free_port
-from tests.support.mcp_servers import STAND_IN, add_far, add_server, eventually, play, result, told_error, until
+from tests.support.mcp_servers import STAND_IN, add_far, add_server, play, result, told_error, until
 from tests.support.parley import Parley
 
 pytestmark = pytest.mark.settings(default_guest_token_budget=1_000_000)

@@ -5,7 +5,8 @@ import os
 import pytest
 
 from agent.tools.offer import to_wire_name
-from tests.support.mcp_servers import add_far, add_server, eventually, names, play, result, told_error, until
+from tests.support.eventually import eventually
+from tests.support.mcp_servers import add_far, add_server, names, play, result, told_error, until
 from tests.support.parley import Parley
 
 pytestmark = pytest.mark.settings(default_guest_token_budget=1_000_000)
