@@ -23,14 +23,15 @@ TOKEN = re.compile(r"[!-~]+")
 INTRODUCTION = "Matrix: register an account for the agent at a homeserver, with any client."
 
 
-async def exchange(values: dict[str, str]) -> None:
-    """Put a new token in the place of a password."""
-    if password := values.pop("MATRIX_PASSWORD", ""):
-        user = {"type": "m.id.user", "user": values.get("MATRIX_USER", "")}
-        body = {"type": "m.login.password", "identifier": user, "password": password}
-        async with aclosing(Client(MatrixSettings(values.get("MATRIX_HOMESERVER")))) as client:
-            answer = await client.call("POST", ("login",), body | {"initial_device_display_name": "Parley"})
-        account, token = str(answer.get("user_id")), str(answer.get("access_token"))
-        if not (OWNER_ID.fullmatch(account) and TOKEN.fullmatch(token)):
-            raise Undeliverable("What answers at MATRIX_HOMESERVER is no homeserver.")
-        values |= {"MATRIX_USER": account, "MATRIX_TOKEN": token}
+async def exchange(values: Mapping[str, str]) -> dict[str, str]:
+    """Return the answers with a new token, where there is a password instead of one."""
+    if "MATRIX_PASSWORD" not in values:
+        return {**values}
+    user = {"type": "m.id.user", "user": values.get("MATRIX_USER", "")}
+    body = {"type": "m.login.password", "identifier": user, "password": values["MATRIX_PASSWORD"]}
+    async with aclosing(Client(MatrixSettings(values.get("MATRIX_HOMESERVER")))) as client:
+        answer = await client.call("POST", ("login",), body | {"initial_device_display_name": "Parley"})
+    account, token = str(answer.get("user_id")), str(answer.get("access_token"))
+    if not (OWNER_ID.fullmatch(account) and TOKEN.fullmatch(token)):
+        raise Undeliverable("What answers at MATRIX_HOMESERVER is no homeserver.")
+    return {**values, "MATRIX_USER": account, "MATRIX_TOKEN": token}

@@ -116,21 +116,22 @@ def _ask_for_ollama(interview: Interview) -> Values:
     return {MODELS: f"ollama_chat/{name}"} | ({} if url == OLLAMA_URL else {OLLAMA_SETTING: url})
 
 
-def try_models(values: Values) -> Sequence[Finding]:
-    """Call each of these models once."""
+def try_models(values: Values) -> tuple[Values, Sequence[Finding]]:
+    """Call each of these models once; return the values and what came of it."""
     settings = try_values(values)
     variables = _find_missing(settings)
     if unknown := [name for name, missing in variables.items() if missing is None]:
-        return [Finding("fail", "models", f"litellm knows no provider of {', '.join(unknown)}; write provider/model")]
+        text = f"litellm knows no provider of {', '.join(unknown)}; write provider/model"
+        return values, [Finding("fail", "models", text)]
     if lacking := sorted({name for missing in variables.values() for name in missing or ()}):
-        return [Finding("fail", "models", f"{' and '.join(lacking)} is needed")]
+        return values, [Finding("fail", "models", f"{' and '.join(lacking)} is needed")]
 
     from adapters.cli.check_models import call_model
 
     async def work() -> list[Finding]:
         return [await call_model(settings, name) for name in settings.llm_models]
 
-    return run_trial("models", work(), "calling it")
+    return values, run_trial("models", work(), "calling it")
 
 
 def _find_missing(settings: Settings) -> dict[str, tuple[str, ...] | None]:

@@ -1,5 +1,6 @@
 """Where Parley lives: platforms with their tokens and owners, the page, and the database."""
 
+import asyncio
 import re
 from collections.abc import Sequence
 from importlib import import_module
@@ -49,7 +50,9 @@ def ask_for_platform(interview: Interview, settings: Settings, name: str, folder
     introduction = own.introduce(settings, folder) if hasattr(own, "introduce") else own.INTRODUCTION
     interview.tell(f"\n{introduction}", "  ")
 
-    secrets = {variable for variable in own.QUESTIONS if _is_secret(name, variable)}
+    # What is none of the settings is a password.
+    hints = {variable: _find_hint(name, variable) or SecretStr for variable in own.QUESTIONS}
+    secrets = {variable for variable, hint in hints.items() if SecretStr in (hint, *get_args(hint))}
 
     def ask() -> Values:
         values: Values = {}
@@ -64,29 +67,29 @@ def ask_for_platform(interview: Interview, settings: Settings, name: str, folder
     return ask_until_it_works(interview, ask, lambda values: _try_platform(name, values))
 
 
-def _is_secret(name: str, variable: str) -> bool:
-    """Return whether an answer is not to be seen: those that are none of the settings are kept nowhere."""
-    hints = get_type_hints(find_settings_class(name))
-    hint = hints.get(variable.lower().removeprefix(f"{name}_"), SecretStr)
-    return SecretStr in (hint, *get_args(hint))
+def _find_hint(name: str, variable: str) -> Any:
+    """Return the type of the setting that an answer is; None if it is none."""
+    return get_type_hints(find_settings_class(name)).get(variable.lower().removeprefix(f"{name}_"))
 
 
-def _try_platform(name: str, values: Values) -> Sequence[Finding]:
-    own = list_platforms()[name]
+def _try_platform(name: str, answers: Values) -> tuple[Values, Sequence[Finding]]:
+    """Return the settings that the answers give, without what is none, and what comes of them."""
+    own, failures = list_platforms()[name], list[Finding]()
+    if hasattr(own, "exchange"):
+        try:
+            answers = asyncio.run(own.exchange(answers))
+        except ParleyError as error:
+            failures = [Finding("fail", name, str(error), is_outage=isinstance(error, Unavailable))]
+    values = {variable: answers[variable] for variable in answers if _find_hint(name, variable)}
 
     async def work() -> list[Finding]:
-        if hasattr(own, "exchange"):
-            try:
-                await own.exchange(values)
-            except ParleyError as error:
-                return [Finding("fail", name, str(error), is_outage=isinstance(error, Unavailable))]
         settings = try_values(values)
         return [
             Finding(finding.level, name, finding.text, is_outage=finding.is_outage)
             async for finding in examine(build_platform(name, settings), settings)
         ]
 
-    return run_trial(name, work())
+    return values, failures or run_trial(name, work())
 
 
 def ask_for_owner(interview: Interview, name: str) -> str | None:
@@ -134,9 +137,9 @@ def ask_for_database(interview: Interview, settings: Settings, url: str | None) 
     return ask_until_it_works(interview, ask, _try_database)
 
 
-def _try_database(values: Values) -> Sequence[Finding]:
+def _try_database(values: Values) -> tuple[Values, Sequence[Finding]]:
     async def work() -> list[Finding]:
         await check(locate(try_values(values)))
         return [Finding("ok", "database", "it answers")]
 
-    return run_trial("database", work())
+    return values, run_trial("database", work())

@@ -45,13 +45,14 @@ def decide(interview: Interview, findings: Sequence[Finding], leave: str) -> Lit
 def ask_until_it_works(
     interview: Interview,
     ask: Callable[[], Values],
-    attempt: Callable[[Values], Sequence[Finding]],
+    attempt: Callable[[Values], tuple[Values, Sequence[Finding]]],
     *,
     leave: str = LEAVE,
 ) -> Values:
-    """Return the values that are kept; nothing if they are left out."""
-    while values := ask():
-        verdict = decide(interview, attempt(values), leave)
+    """Return the values that are kept, as `attempt` makes them of the answers; nothing if they are left out."""
+    while answers := ask():
+        values, findings = attempt(answers)
+        verdict = decide(interview, findings, leave)
         if verdict == "keep":
             return values
         withdraw_values(values)
