@@ -27,6 +27,8 @@ MOST_BYTES = 31_000
 NO_PREVIEWS: Json = {"com.beeper.linkpreviews": [], "uk.half-shot.unstable.show_url_previews": False}
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 KEY, MOST_LISTED, TYPING_MS = "parley.key", 100, 10_000
+# Whose address is this machine's own needs no https.
+OPEN = re.compile(r"http://(?!(?:localhost|127(?:\.\d+){3}|\[::1\])(?::\d+)?(?:/|$))", re.IGNORECASE)
 ACCOUNT = re.compile(r"@[\w.=/+-]+:[\w.:-]*\w")
 
 
@@ -120,6 +122,8 @@ class MatrixPlatform(PostingPlatform):
     async def examine(self, settings: "Settings") -> AsyncGenerator[Finding]:  # all is asked of the homeserver
         """Yield what `parley doctor` reports: the account, its rooms, which of them are encrypted."""
         client = self.client
+        if OPEN.match(client.address):
+            yield Finding("warn", f"without https, whoever is on the way to {client.address} reads token and messages")
         await client.check_account()
         yield Finding("ok", f"the token is {client.account}'s, at {client.address}")
         rooms = (await client.call("GET", ("joined_rooms",)))["joined_rooms"]

@@ -97,6 +97,13 @@ async def test_the_doctor_names_the_account_and_a_refused_token(scene: Scene) ->
     assert (finding.level, "`parley setup` makes another MATRIX_TOKEN" in finding.text) == ("fail", True)
 
 
+async def test_the_doctor_names_a_way_to_the_homeserver_on_which_others_read_along(scene: Scene) -> None:
+    far = MatrixPlatform(replace(scene.own, homeserver="http://localhost.invalid:8008"))
+    warning, failure = [finding async for finding in examine(far, scene.settings)]
+    assert (warning.level, "reads token" in warning.text) == ("warn", True)
+    assert (failure.level, failure.is_outage) == ("fail", True)
+
+
 def test_nobody_chooses_another_path_of_the_homeserver_by_the_address_of_a_file() -> None:
     for url in ("mxc://../x", "mxc://a/../b", "mxc://a/b/c", "mxc://a?b/c", "https://a/b", None, {"a": 1}):
         assert list_files({"msgtype": "m.file", "body": "x", "url": url}, "https://hs") == ()
