@@ -238,7 +238,8 @@ def key_of(secrets: Secrets, answer: "Reply | LiveTurn") -> str:
         return to_kind_key(secrets, TURN, place.key, message, answer.turn_id)
     message = message.rpartition(" ")[2] if message.startswith(DIRECT) else message
     # Of a command that was answered in vain before, the message is the same, and the number of the reply is not.
-    return to_kind_key(secrets, REPLY, place.key, message or answer.id, without_late_note(answer.content))
+    text = answer.delivery.key_text or without_late_note(answer.content)
+    return to_kind_key(secrets, REPLY, place.key, message or answer.id, text)
 
 
 def to_kind_key(secrets: Secrets, kind: str, *identity: object) -> str:

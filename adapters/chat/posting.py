@@ -15,6 +15,7 @@ from adapters.chat.clicks import STOPPING, THANKS, Click, accept_click
 from adapters.chat.live import show_live
 from adapters.chat.parts import Post, Upload, collect, last_part, links_to, to_parts
 from adapters.chat.reactions import STOP_EMOJI, STOP_HINT, Reactions, list_words, to_emoji
+from adapters.chat.undelivered import is_substitute
 from shared.errors import Undeliverable
 from shared.log import get_logger
 from shared.messages import IncomingMessage, Place
@@ -109,7 +110,7 @@ class PostingPlatform(DirectPlatform):
             post = Post(text, f"{key}-{index}", reply_to, **options)
             # The live message of an attempt that died before it noted the id is among the posted ones.
             earlier = (live if index == 0 else None) or posted.get(post.key)
-            if earlier is not None and index == 0:
+            if earlier is not None and index == 0 and not is_substitute(reply):
                 await self.edit(place, earlier, replace(post, key=f"{key}-final"))
             last = earlier or await self.post(place, post)
         links = {file.filename: file.url for file in reply.files}

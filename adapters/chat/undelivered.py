@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agent.queue.outbox import DIRECT, DeliveryInfo, Reply
+from agent.queue.outbox import DIRECT, DeliveryInfo, Reply, without_late_note
 from shared.db.database import DatabaseLost
 from shared.db.statements import load_statements
 from shared.errors import ParleyError
@@ -35,8 +35,13 @@ def to_reply(place: Place, reply: "CommandReply", *, asker: str, message_id: str
         content=reply.text,
         files=reply.files,
         choices=tuple(choice.line for choice in reply.choices),
-        delivery=DeliveryInfo(asker=asker),
+        delivery=DeliveryInfo(asker=asker, key_text=AGAIN if reply.is_secret else None),
     )
+
+
+def is_substitute(reply: Reply) -> bool:
+    """Return whether a reply stands for a secret one, which may have arrived after all and is then left as it is."""
+    return not reply.turn_id and without_late_note(reply.content) == AGAIN
 
 
 async def keep(

@@ -99,6 +99,7 @@ class DeliveryInfo:
     `is_withdrawn`: the question was deleted while the turn was running, so nothing is posted and the live message goes.
     `has_open_question`: somebody there is asked for a yes and may still answer; None where nobody was asked of late.
     `live_message_id`: the platform's id of the message that showed the answer while it was written.
+    `key_text`: the text by which the platform recognises the reply, where that is not its own.
     """
 
     allows_mentions: bool = False
@@ -109,6 +110,7 @@ class DeliveryInfo:
     is_withdrawn: bool = False
     has_open_question: bool | None = None
     live_message_id: str | None = None
+    key_text: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

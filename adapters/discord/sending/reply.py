@@ -14,6 +14,7 @@ from adapters.base import key_of
 from adapters.chat.buttons import AnswerButtons, ShownButton, buttons_below, buttons_of
 from adapters.chat.live import SECONDS_PER_EDIT
 from adapters.chat.parts import Rendered, Upload, collect, to_parts
+from adapters.chat.undelivered import is_substitute
 from adapters.discord.sending.history import NONCE_SECONDS, find_live, find_posted, is_same_part
 from adapters.discord.sending.response_writer import ASIDE, INTERACTIONS, PRIVATE, SUPPRESS_EMBEDS, ResponseWriter
 from adapters.discord.sending.tables import tables_to_blocks
@@ -89,7 +90,7 @@ class Sender:
         # Private follow-ups can't be looked up and have no nonce: the whole answer is in the response, which is edited.
         most_parts = 1 if isinstance(writer, ResponseWriter) and writer.is_private else MOST_PARTS
         rows = to_rows(buttons_below(reply, self.app.clock.now()))
-        ids, limits = list[str](), self._upload_limits
+        ids, limits, may_change = list[str](), self._upload_limits, not is_substitute(reply)
         max_bytes = await limits.find(self.rest, reply.place.server, reply.files) if reply.files else DEFAULT_BYTES
         while True:
             parts, uploads = await _draft(self.app, reply, max_bytes, most_parts=most_parts)
@@ -98,7 +99,11 @@ class Sender:
                 # Only the messages that do not exist yet.
                 for index, (body, files) in list(enumerate(bodies))[len(ids) :]:
                     live = reply.delivery.live_message_id if index == 0 else None
-                    ids.append(await _write_one(writer, body, files, live=live, nonce=f"{nonce}-{index}"))
+                    ids.append(
+                        await _write_one(
+                            writer, body, files, live=live, nonce=f"{nonce}-{index}", may_change=may_change
+                        )
+                    )
                 return ids[-1]
             except Refused as error:
                 refusal = error
@@ -139,7 +144,9 @@ def to_messages(
     return bodies
 
 
-async def _write_one(writer: "MessageWriter", body: Json, files: Sequence[Upload], live: str | None, nonce: str) -> str:
+async def _write_one(
+    writer: "MessageWriter", body: Json, files: Sequence[Upload], *, live: str | None, nonce: str, may_change: bool
+) -> str:
     if live is not None:
         try:
             return str((await writer.change(live, body, files))["id"])
@@ -152,7 +159,7 @@ async def _write_one(writer: "MessageWriter", body: Json, files: Sequence[Upload
     # Live text may be the whole answer already, with a Stop button and without files.
     is_same_text = message["content"].strip() == body["content"].strip()
     has_files = len(message.get("attachments", ())) == len(files)
-    if not (is_same_text and has_files and _button_ids(message) == _button_ids(body)):
+    if may_change and not (is_same_text and has_files and _button_ids(message) == _button_ids(body)):
         # The message with this nonce is the live message of an attempt that died before it stored the message's id.
         message = await writer.change(str(message["id"]), body, files)
     return str(message["id"])

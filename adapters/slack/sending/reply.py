@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters.chat.live import SECONDS_PER_EDIT
 from adapters.chat.parts import Rendered, Upload, collect, links_to
+from adapters.chat.undelivered import is_substitute
 from adapters.slack.sending.buttons import find_clicked_rows
 from adapters.slack.sending.render import WHOLE_LIMIT, render, to_blocks, to_notice
 from adapters.slack.sending.sent import AlreadySent, find_sent, remove, to_metadata
@@ -78,6 +79,8 @@ async def send(
     before = AlreadySent()
     if reply.was_tried or (delivery.live_message_id is None and (delivery.was_resumed or live_message is not None)):
         before = await find_sent(app.database, web, reply, key=key)
+        if before.parts and is_substitute(reply):
+            return before.parts[max(before.parts)]
         if before.parts:
             # It came in time.
             reply = replace(reply, content=without_late_note(reply.content))
