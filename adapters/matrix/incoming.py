@@ -27,10 +27,11 @@ CREDENTIAL = f"{NAME}:account"
 
 @dataclass
 class Room:
-    """One room: its state, and how many people are in it."""
+    """One room: its state, how many people are in it, and whether the agent wants to be in it no more."""
 
     id: str
     people: int = 0
+    is_left: bool = False
     state: dict[tuple[str, str], Json] = field(default_factory=dict)
 
     def note(self, events: Iterable[Json], summary: Json | None = None) -> None:
@@ -82,15 +83,15 @@ class Rooms(dict[str, Room]):
         self[room_id] = Room(room_id)
         return self[room_id]
 
-    def note(self, batch: Json) -> set[str]:
-        """Keep the state of all rooms before anything is taken: a space says of other rooms that they are its own.
+    def note(self, joined: Json) -> set[str]:
+        """Keep the state of rooms before anything is taken: a space says of other rooms that they are its own.
 
         Returns the rooms that are new.
         """
-        joined_rooms = part(batch, "rooms", "join")
-        new = joined_rooms.keys() - self.keys()
-        for room_id, joined in joined_rooms.items():
-            self[room_id].note(to_events(joined, "state") + to_events(joined, "timeline"), part(joined, "summary"))
+        new = joined.keys() - self.keys()
+        for room_id in joined:
+            events = to_events(joined[room_id], "state") + to_events(joined[room_id], "timeline")
+            self[room_id].note(events, part(joined[room_id], "summary"))
         return set(new)
 
     def space_of(self, room: Room) -> Room | None:

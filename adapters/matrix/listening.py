@@ -3,7 +3,7 @@
 import json
 from asyncio import Lock
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -13,7 +13,7 @@ from typing import Any
 from adapters.api_client import Json, part
 from adapters.base import Refused, isolated
 from adapters.chat.account.invitations import Invitations
-from adapters.chat.account.listening import Listener
+from adapters.chat.account.listening import Listener, Work
 from adapters.chat.account.profiles import Profiles
 from adapters.chat.posting import PostingPlatform, press
 from adapters.matrix.client import PROFILE, Client
@@ -37,7 +37,9 @@ from shared.log import get_logger
 statements = load_statements(__file__)
 log = get_logger()
 
-POLL_MS, SYNC_SECONDS, FIRST_SYNC_SECONDS, PAGE = 20_000, 60.0, 300.0, 500
+POLL_MS, SYNC_SECONDS, FIRST_SYNC_SECONDS = 20_000, 60.0, 300.0
+# Of the events of a room that were missed; no honest homeserver has so many pages.
+PAGE, MOST_PAGES = 500, 200
 LAZY = {"lazy_load_members": True}
 FILTER: Json = {"presence": {"types": []}, "room": {"state": LAZY, "timeline": {"limit": 50, **LAZY}}}
 # The state of all rooms, as it is now: what was written is read from the mark on.
@@ -70,7 +72,7 @@ class MatrixListener(Listener):
         # Synapse answers equal requests from a cache for two minutes; the timeout, which has no effect here, differs.
         query: Json = {"set_presence": "online", "timeout": randbelow(10**9)}
         batch = await self._sync(NOTHING_WRITTEN, seconds=FIRST_SYNC_SECONDS, **query)
-        self._rooms.note(batch)
+        self._rooms.note(part(batch, "rooms", "join"))
         for room in list(self._rooms.values()):
             await isolated(self._stays(room), "matrix_room_not_taken", unless=(DatabaseLost, Unavailable), room=room.id)
         # Beside: to come into a room takes its time where another server is slow, or where there are a thousand.
@@ -78,57 +80,69 @@ class MatrixListener(Listener):
         log.info("matrix_listens", rooms=len(self._rooms))
         return str(batch["next_batch"])
 
-    async def read(self, mark: str) -> str:
-        """Take the events of all rooms since the mark."""
+    async def read(self, mark: str) -> tuple[str, Mapping[str, Work]]:
+        """Read the events of all rooms since the mark."""
         # A time of its own: what the cache has of the process before ends where that one hung up.
         timeout = POLL_MS - randbelow(POLL_MS // 2)
         batch = await self._sync(FILTER, seconds=SYNC_SECONDS, timeout=timeout, since=mark)
-        new = self._rooms.note(batch)
-        gap = {"from": mark, "to": batch["next_batch"]}
-        for room_id, joined in part(batch, "rooms", "join").items():
-            work = self._take_room(self._rooms[room_id], joined, gap, is_new=room_id in new)
-            await isolated(work, "matrix_room_not_taken", unless=(DatabaseLost, Unavailable), room=room_id)
+        now, joined = str(batch["next_batch"]), part(batch, "rooms", "join")
+        # Where earlier events are still to be taken, what holds after these is not noted yet.
+        new = self._rooms.note({room_id: joined[room_id] for room_id in joined if not self.is_busy(room_id)})
+        gap = {"from": mark, "to": now}
+        works: dict[str, Work] = {
+            room_id: partial(self._take_room, room_id, joined[room_id], gap, is_new=room_id in new)
+            for room_id in joined
+        }
         self.start(self._take_invites(batch), "invitations")
-        for room_id in part(batch, "rooms", "leave"):
-            self._rooms.pop(room_id, None)
-        return str(batch["next_batch"])
+        return now, works | {room_id: partial(self._forget, room_id) for room_id in part(batch, "rooms", "leave")}
 
     async def _sync(self, what: Json, *, seconds: float, **query: Any) -> Json:
         return await self._client.call("GET", ("sync",), seconds=seconds, filter=json.dumps(what), **query)
 
-    async def _take_room(self, room: Room, joined: Json, gap: Json, *, is_new: bool) -> None:
+    async def _take_room(self, room_id: str, joined: Json, gap: Json, *, is_new: bool) -> None:
         """Take what has happened in a room; where the homeserver leaves some out, the `gap` is read."""
-        if is_new and not await self._stays(room):
+        is_new = room_id in self._rooms.note({room_id: joined}) or is_new
+        room = self._rooms[room_id]
+        if room.is_left:
+            await self._leave(room)
+        if room.is_left or (is_new and not await self._stays(room)):
             return
-        events = to_events(joined, "timeline")
-        is_limited = part(joined, "timeline").get("limited") is True
-        left = {str(event.get("event_id")) for event in events if is_leaving(event)}
-        if is_limited:
-            pages = self._read_pages(room, gap, types=["m.room.member"])
-            left |= {str(event.get("event_id")) async for page in pages for event in page if is_leaving(event)}
-        # They could read what was written before: none of this was said between two alone.
-        room.people += len(left)
-        if is_limited:
-            known = {event.get("event_id") for event in events}
-            async for page in self._read_pages(room, gap):
-                await self._take_events(room, [event for event in page if event.get("event_id") not in known])
+        events, people = to_events(joined, "timeline"), room.people
+        # Who left could read what was written before: none of this was said between two alone.
+        room.people += sum(map(is_leaving, events))
+        if part(joined, "timeline").get("limited") is True:
+            await self._take_gap(room, gap, {event.get("event_id") for event in events})
             # A room is read by how deep its events are, which their servers say: what came last may not hold.
             room.note(to_events(joined, "state"))
         await self._take_events(room, events)
-        room.people -= len(left)
+        room.people = people
+
+    async def _take_gap(self, room: Room, gap: Json, known: Container[object]) -> None:
+        """Take what is not `known` of a gap; where it can't be read who has left meanwhile, nothing."""
+        try:
+            async for page in self._read_pages(room, gap, types=["m.room.member"]):
+                room.people += sum(map(is_leaving, page))
+            async for page in self._read_pages(room, gap):
+                await self._take_events(room, [event for event in page if event.get("event_id") not in known])
+        except Refused as error:
+            log.warning("matrix_room_not_read", room=room.id, cause=str(error))
 
     async def _read_pages(self, room: Room, gap: Json, **what: Any) -> AsyncIterator[list[Json]]:
         """Yield what has happened in a room, the oldest first."""
         query: Json = {"dir": "f", "limit": PAGE, "filter": json.dumps(what)} | gap
-        while query["from"]:
-            try:
+        read = set[str | None]()
+        # Where nothing follows, there are homeservers that name a page again.
+        while query["from"] not in {None, *read}:
+            if len(read) == MOST_PAGES:
+                raise Refused("", f"its history has no end; what comes after {MOST_PAGES * PAGE} events is left out")
+            read.add(query["from"])
+            async with self.slots:
                 page = await self._client.call("GET", ("rooms", room.id, "messages"), **query)
-            except Refused as error:
-                log.warning("matrix_room_not_read", room=room.id, cause=str(error))
-                return
             yield page.get("chunk") or []
-            # Where nothing follows, there are homeservers that name the same place again.
-            query["from"] = end if (end := page.get("end")) != query["from"] else None
+            query["from"] = page.get("end")
+
+    async def _forget(self, room_id: str) -> None:
+        self._rooms.pop(room_id, None)
 
     async def _take_events(self, room: Room, events: Sequence[Json]) -> None:
         await self.take_all(events, partial(self._take_event, room), to_sent_at=to_sent_at, place=room.id)
@@ -136,7 +150,7 @@ class MatrixListener(Listener):
     async def _take_event(self, room: Room, event: Json, is_late: bool) -> None:
         room.note([event])
         taker = self._takers.get(str(event.get("type")))
-        if taker is not None and event["sender"] != self.account and not is_late:
+        if taker is not None and event["sender"] != self.account and not (is_late or room.is_left):
             await taker(room, event)
 
     async def _take_invites(self, batch: Json) -> None:
@@ -228,10 +242,10 @@ class MatrixListener(Listener):
         The note of that is for the process that follows one that dies before it has looked, and it counts whatever has
         become of the room that it names, out of which the stranger can put the agent.
         """
-        is_led, is_successor = self._is_led(room), await self._succeeds(room)
-        if is_led and not is_successor:
+        is_led = self._is_led(room)
+        if not await self._succeeds(room) and is_led:
             await self._leave(room)
-        return is_successor or not is_led
+        return not room.is_left
 
     def _is_led(self, room: Room) -> bool:
         return str(room.get("m.room.member", "reason", self.account)).startswith("!")
@@ -259,8 +273,12 @@ class MatrixListener(Listener):
         return True
 
     async def _leave(self, room: Room) -> None:
-        leaving = self._client.call("POST", ("rooms", room.id, "leave"), {})
-        await isolated(leaving, "matrix_room_not_left", unless=(Unavailable,), room=room.id)
+        """Leave a room. Until that is done nothing is taken there, and it is tried again with each new event."""
+        room.is_left = True
+        try:
+            await self._client.call("POST", ("rooms", room.id, "leave"), {})
+        except (Undeliverable, Unavailable) as error:
+            log.warning("matrix_room_not_left", room=room.id, cause=str(error))
 
     async def _show_presence(self, room: Room, event_id: str) -> None:
         """Show that a message is read, and who answers there."""

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,16 +60,15 @@ class HomeserverProxy(ChatStandIn):
         # Whether what people write is kept from the agent, until it asks for its rooms anew.
         self.withholds = False
         self.listeners = 0
-        # Events that an adapter is done with: it has asked for those after them.
-        self.taken: set[str] = set()
-        self._given: defaultdict[str, set[str]] = defaultdict(set)
+        # By the mark after them, the events that an adapter was told of.
+        self._told: dict[str, set[str]] = {}
         self._repeats: list[Json] = []
         self._invitations: dict[str, Json] = {}
         # What was said in a room up to now, while nobody listened: of it, no timeline has more than the end.
         self.missed: list[Json] = []
-        # What holds in the room after that, and whether the page behind the last one names itself as the next.
+        # What holds in the room after that, and the pages that the last ones name as the next.
         self.settled: list[Json] = []
-        self.has_no_last_page = False
+        self.after_last: Iterator[str] = iter(())
         self._transactions = ""
         self._connections: set[asyncio.Transport] = set()
         self._session: aiohttp.ClientSession | None = None
@@ -89,9 +89,11 @@ class HomeserverProxy(ChatStandIn):
         await self.tell()
         await self.until(lambda: not self._invitations)
 
-    async def until_taken(self, event_id: str) -> None:
-        """Return once an adapter is done with an event."""
-        await self.until(lambda: event_id in self.taken)
+    def list_told(self, mark: str | None) -> set[str]:
+        """Return the events that an adapter was told of up to this mark."""
+        marks = list(self._told)
+        before = marks[: marks.index(mark) + 1] if mark in marks else []
+        return {event for mark in before for event in self._told[mark]}
 
     async def until_silent(self, count: int = 1) -> None:
         """Return once so many requests wait for an answer that does not come, or have waited."""
@@ -144,7 +146,8 @@ class HomeserverProxy(ChatStandIn):
         start = request.query["from"].removeprefix("missed-")
         first = int(start) if start.isdigit() else 0
         last = min(first + int(request.query["limit"]), len(events))
-        end = {"end": f"missed-{last}"} if last < len(events) or self.has_no_last_page else {}
+        next_page = f"missed-{last}" if last < len(events) else next(self.after_last, None)
+        end = {"end": next_page} if next_page else {}
         kinds = json.loads(request.query.get("filter", "{}")).get("types")
         chunk = [event for event in events[first:last] if kinds is None or event["type"] in kinds]
         return json.dumps({"chunk": chunk} | end).encode()
@@ -191,7 +194,6 @@ class HomeserverProxy(ChatStandIn):
         if since is None:
             self.withholds = False
             return await self._pass_on(request)
-        self.taken |= self._given.pop(since, set())
         self.listeners += 1
         await self.tell()
         passing = asyncio.create_task(self._pass_on(request))
@@ -215,7 +217,7 @@ class HomeserverProxy(ChatStandIn):
     def _note(self, batch: Json) -> None:
         rooms = batch.get("rooms", {}).get("join", {}).values()
         events = {event["event_id"] for room in rooms for event in room["timeline"]["events"]}
-        self._given[batch.get("next_batch", "")] |= events
+        self._told.setdefault(batch.get("next_batch", ""), set()).update(events)
 
     def _say_again(self, since: str) -> bytes:
         rooms: Json = defaultdict(lambda: {"timeline": {"events": []}})

@@ -1,7 +1,8 @@
 """Listening to one account: one process does, in batches from the platform's mark on, and another one follows it."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from asyncio import Queue, Semaphore, Task, TaskGroup, gather
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -10,23 +11,34 @@ from adapters.base import Running, isolated
 from adapters.chat.checkpoint import Lease, oldest_missed
 from adapters.chat.intake import Intake
 from shared.db.database import DatabaseLost
+from shared.errors import Unavailable
 from shared.log import get_logger
 
 if TYPE_CHECKING:
     from adapters.chat.posting import PostingPlatform
 
 CLOSE_SECONDS = 5.0
+# Batches that are read before all of the first is taken, and events that are taken at once.
+MOST_BATCHES, MOST_EVENTS = 500, 20
+
+Work = Callable[[], Awaitable[object]]
 
 log = get_logger()
 
 
 class Listener(ABC):
-    """What listens to an account. The mark moves on when all before it is stored: whoever follows begins there."""
+    """What listens to an account. The mark moves on when all before it is stored: whoever follows begins there.
+
+    Each place has its own order and keeps no other waiting.
+    """
 
     def __init__(self, platform: "PostingPlatform", account: str) -> None:
         self.platform, self.app, self.account = platform, platform.app, account
         self.intake = Intake(platform)
         self._lease, self._running = Lease(platform.app, platform.name, account), Running()
+        # One slot for an event, not for a place: those with few events come between those with many.
+        self.slots = Semaphore(MOST_EVENTS)
+        self._latest: dict[str, Task[None]] = {}
 
     async def run(self) -> None:
         """Listen until the connection or the lease is lost; while another process listens, wait."""
@@ -40,8 +52,12 @@ class Listener(ABC):
         """Read what has to be known before anything is taken, and return the mark of now."""
 
     @abstractmethod
-    async def read(self, mark: str) -> str:
-        """Take what has happened since this mark, and return the mark after it."""
+    async def read(self, mark: str) -> tuple[str, Mapping[str, Work]]:
+        """Read what has happened since this mark; return the mark after it, and by place the work that takes it."""
+
+    def is_busy(self, place: str) -> bool:
+        """Return whether earlier work of a place goes on."""
+        return place in self._latest
 
     async def take_all(
         self,
@@ -61,8 +77,9 @@ class Listener(ABC):
         if any(late):
             log.info("events_too_old", events=sum(late), **names)
         for event, is_late in zip(events, late, strict=True):
-            work, event_id = take(event, is_late), event.get("event_id")
-            await isolated(work, "event_not_taken", unless=(DatabaseLost,), event_id=event_id, **names)
+            async with self.slots:
+                work, event_id = take(event, is_late), event.get("event_id")
+                await isolated(work, "event_not_taken", unless=(DatabaseLost,), event_id=event_id, **names)
 
     def start(self, work: Awaitable[object], what: str, place: str = "") -> None:
         """Do something beside; a shutdown does not wait for it."""
@@ -72,6 +89,34 @@ class Listener(ABC):
         now = await self.begin()
         if mark is None:
             await self._lease.note(mark := now)
+        batches = Queue[tuple[str, Sequence[Task[None]]]](MOST_BATCHES)
+        try:
+            async with TaskGroup() as group:
+                group.create_task(self._note_marks(batches))
+                while True:
+                    mark, works = await self.read(mark)
+                    await batches.put((mark, [self._begin(group, place, work) for place, work in works.items()]))
+        except ExceptionGroup as errors:
+            # What comes of one is that the others end, too.
+            raise errors.exceptions[0] from None
+
+    async def _note_marks(self, batches: "Queue[tuple[str, Sequence[Task[None]]]]") -> None:
         while True:
-            if (later := await self.read(mark)) != mark:
-                await self._lease.note(mark := later)
+            mark, tasks = await batches.get()
+            await gather(*tasks)
+            await self._lease.note(mark)
+
+    def _begin(self, group: TaskGroup, place: str, work: Work) -> Task[None]:
+        """Do the work of a place when its earlier work is done."""
+        earlier = self._latest.get(place)
+
+        async def take() -> None:
+            if earlier is not None:
+                await earlier
+            names = {"platform": self.platform.name, "place": place}
+            await isolated(work(), "place_not_taken", unless=(DatabaseLost, Unavailable), **names)
+            if self._latest[place] is task:
+                del self._latest[place]
+
+        task = self._latest[place] = group.create_task(take())
+        return task

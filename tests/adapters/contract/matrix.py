@@ -13,7 +13,7 @@ from adapters.matrix.platform import KEY
 from shared.settings import Settings
 from tests.adapters.contract.driver import AGAIN, STOP, Capability, File, Json, Message, Place, PlatformDriver, Post
 from tests.adapters.matrix.conftest import Scene, made_scene
-from tests.support.homeserver_proxy import CUT, HISTORY, SENDING, Fault, HomeserverProxy
+from tests.support.homeserver_proxy import CUT, HISTORY, SENDING, SILENCE, Fault, HomeserverProxy
 from tests.support.shared import Shared
 from tests.support.synapse import Person
 from tests.support.worlds import World
@@ -103,7 +103,7 @@ class Driver(PlatformDriver):
         return await author.says(place.channel, text, **content)
 
     async def deliver_again(self, message: Message) -> None:
-        await self._standin.until_taken(message.id)
+        await self.scene.until_taken(message.id)
         await self._look()
         await self._standin.repeat(next(event for event in self._screen.events if event["event_id"] == message.id))
 
@@ -122,7 +122,7 @@ class Driver(PlatformDriver):
         emoji = next((emoji for emoji in meanings if self._label(post.id, emoji) == label), label)
         relation = {"rel_type": "m.annotation", "event_id": post.id, "key": emoji}
         reaction = await self._people[person].sends(post.place.channel, "m.reaction", {"m.relates_to": relation})
-        await self._standin.until_taken(reaction)
+        await self.scene.until_taken(reaction)
         await self._look()
 
     async def press_for_notice(self, person: str, post: Post, label: str) -> str:
@@ -135,7 +135,7 @@ class Driver(PlatformDriver):
         """Write a command; what is for one person alone is answered in the direct room."""
         before = len(self._notices())
         message = await self.say(person, f"!{name}", place)
-        await self._standin.until_taken(message.id)
+        await self.scene.until_taken(message.id)
         await self._look()
         (answer,) = self._notices()[before:]
         return answer
@@ -247,6 +247,12 @@ class Driver(PlatformDriver):
     def lose_confirmation(self) -> None:
         """Make the message and answer with a 500."""
         self._standin.faults.append(Fault("PUT", SENDING, 500, after=True))
+
+    def fall_silent(self, *, after: bool) -> None:
+        self._standin.faults.append(Fault("PUT", SENDING, SILENCE, after=after))
+
+    async def until_silent(self, count: int) -> None:
+        await self._standin.until_silent(count)
 
     def strain(self) -> None:
         self.slow_down(0.3)

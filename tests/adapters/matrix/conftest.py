@@ -15,6 +15,7 @@ from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
 from tests.support.chat_scene import ChatScene
+from tests.support.eventually import eventually
 from tests.support.homeserver_proxy import HomeserverProxy
 from tests.support.shared import Shared
 from tests.support.synapse import Homeserver, Person
@@ -86,6 +87,14 @@ class Scene(ChatScene):
 
     def build(self, **options: Any) -> MatrixPlatform:
         return MatrixPlatform(self.own, **options)
+
+    async def until_taken(self, event_id: str) -> None:
+        """Return once the adapter has noted that it is done with an event."""
+
+        async def is_taken() -> bool:
+            return event_id in self.proxy.list_told(await self.value("SELECT max(mark) FROM chat_listeners"))
+
+        await eventually(is_taken)
 
     async def hears(self, text: str, room: str = "") -> str:
         """Return the id of the agent's message in the direct room, or another, once Ann sees this text."""

@@ -1,7 +1,11 @@
 """The homeserver away or refusing, and the agent away."""
 
 import time
+from itertools import count, cycle
 from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
 
 from adapters.chat.posting import NOT_TAKEN
 from adapters.matrix.client import Client
@@ -119,6 +123,22 @@ async def test_a_file_that_a_proxy_finds_too_large_is_named_and_the_answer_arriv
     assert matrix.ann.texts(matrix.agent.id, matrix.direct)[0].startswith("word word")
 
 
+async def test_a_secret_reply_that_arrived_although_a_proxy_said_otherwise_is_followed_by_nothing(
+    matrix: Scene,
+) -> None:
+    away = [Fault("PUT", SENDING, 502, after=number == 0, is_page=True) for number in range(3)]
+    matrix.proxy.faults += away
+    await matrix.ann.says(matrix.direct, "!login")
+    await matrix.until_value(1, "SELECT count(*) FROM outbox")
+    await matrix.sql("UPDATE outbox SET claimed_until = now(), tried_at = now() - interval '1 minute'")
+
+    await matrix.until_value("delivered", "SELECT status FROM outbox")
+
+    await matrix.ann.looks()
+    (shown,) = matrix.ann.texts(matrix.agent.id, matrix.direct)
+    assert "This link opens" in shown
+
+
 async def test_a_page_of_a_proxy_is_an_outage_whatever_its_status(matrix: Scene) -> None:
     matrix.model.play([Answer("Here.")])
     matrix.proxy.faults += [Fault("PUT", SENDING, status, is_page=True) for status in (404, 502)]
@@ -144,14 +164,29 @@ async def test_what_was_missed_is_read_to_its_beginning_however_much_it_is(
     assert stored == [("number 0",), ("number 7000",), ("number 7001",)]
 
 
-async def test_what_was_missed_is_read_once_from_a_homeserver_whose_last_page_names_itself_as_the_next(
-    scene: Scene, address: Address, model: OpenAIStub
+@pytest.mark.parametrize("pages", [["missed-1"], ["missed-8888", "missed-9999"]], ids=["itself", "two in turn"])
+async def test_what_was_missed_is_read_to_an_end_from_a_homeserver_whose_last_page_names_another(
+    scene: Scene, address: Address, model: OpenAIStub, pages: list[str]
 ) -> None:
     now = int(time.time() * 1000)
-    scene.proxy.missed, scene.proxy.has_no_last_page = [to_event(scene, 0, sent_at=now)], True
+    scene.proxy.missed, scene.proxy.after_last = [to_event(scene, 0, sent_at=now)], cycle(pages)
     async with scene.opened(address, model, works=False):
         await scene.proxy.repeat(to_event(scene, 1, sent_at=now))
         await scene.until_value(2, "SELECT count(*) FROM inbox")
+
+
+async def test_what_a_homeserver_makes_up_without_end_is_left_out_and_the_log_says_so(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    now = int(time.time() * 1000)
+    scene.proxy.missed = [to_event(scene, 0, sent_at=now)]
+    scene.proxy.after_last = (f"missed-{number}" for number in count(8888))
+    async with scene.opened(address, model, works=False):
+        with capture_logs() as logs:
+            await scene.proxy.repeat(to_event(scene, 1, sent_at=now))
+            await scene.until_value("number 1", "SELECT content FROM inbox")
+    (line,) = [line for line in logs if line["event"] == "matrix_room_not_read"]
+    assert (line["room"], "what comes after 100000 events is left out" in line["cause"]) == (scene.direct, True)
 
 
 async def test_what_was_missed_is_read_past_a_late_event_that_a_server_orders_before_it(
@@ -190,3 +225,27 @@ def to_event(scene: Scene, number: int, *, sent_at: int) -> dict[str, Any]:
     content = {"msgtype": "m.text", "body": f"number {number}"}
     own = {"event_id": f"$number-{number}", "sender": scene.ann.id, "room_id": scene.direct}
     return own | {"type": "m.room.message", "origin_server_ts": sent_at, "content": content}
+
+
+async def test_a_room_in_which_a_look_up_lasts_keeps_its_order_and_no_other_room_waiting(matrix: Scene) -> None:
+    ann, bob, room = matrix.ann, matrix.bob, matrix.room
+    matrix.model.play([Answer("Of forgs."), Answer("Here."), Answer("And here."), Answer("Of frogs.")])
+    named = {"m.mentions": {"user_ids": [matrix.agent.id]}}
+    question = await ann.says(room, "tell me of forgs", **named)
+    await matrix.hears("Of forgs.", room)
+    # Longer than people wait.
+    matrix.proxy.faults.append(Fault("GET", f"/event/{question}", SILENCE, times=1000))
+    await ann.edits(room, question, "tell me of frogs")
+    await matrix.proxy.until_silent()
+
+    await bob.says(room, "and now?", **named)
+    for text in ("Here.", "And here."):
+        await ann.says(matrix.direct, "are you there?")
+        await matrix.hears(text)
+    stored = await matrix.sql("SELECT content FROM inbox ORDER BY id")
+    assert stored == [("tell me of forgs",), ("are you there?",), ("are you there?",)]
+    matrix.proxy.faults.clear()
+    matrix.proxy.cut_all()
+
+    await matrix.hears("Of frogs.", room)
+    assert await matrix.value("SELECT content FROM inbox ORDER BY id LIMIT 1") == "tell me of frogs"

@@ -73,7 +73,7 @@ async def test_who_was_put_out_of_a_room_has_not_spoken_to_the_agent_alone(
     await ann.call("POST", "rooms", room, "kick", body={"user_id": bob.id})
 
     async with scene.opened(address, model, works=False):
-        await scene.proxy.until_taken(said)
+        await scene.until_taken(said)
         await ann.says(room, "now we are")
         await scene.until_value(True, "SELECT count(*) > 0 FROM inbox")
         assert await scene.sql(SAID) == [("now we are",)]

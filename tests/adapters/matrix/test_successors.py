@@ -82,35 +82,62 @@ async def test_a_moderator_leads_nobody_to_a_room_of_which_they_are_the_admin(
         assert await scene.sql("SELECT server, role FROM role_grants") == [(room, f"{room} admin")]
 
 
-async def test_who_led_the_agent_to_a_room_just_before_it_died_keeps_it_there_no_longer(
-    scene: Scene, address: Address, model: OpenAIStub
-) -> None:
-    bob, room = scene.bob, await make_room_of_bob(scene)
-    elsewhere = await bob.makes_room(preset="public_chat")
+async def lead_just_before_it_dies(scene: Scene, address: Address, model: OpenAIStub) -> tuple[str, str]:
+    """Let a room of Bob's lead the agent to another, and end it before it sees that; return both rooms."""
+    room = await make_room_of_bob(scene)
+    elsewhere = await scene.bob.makes_room(preset="public_chat")
     async with scene.opened(address, model, works=False):
         # What comes of the request is not seen any more.
         scene.proxy.faults.append(Fault("GET", "/sync", SILENCE))
-        await scene.proxy.repeat(to_tombstone(room, bob.id, elsewhere))
-        await bob.sees(partial(was_answered, bob, elsewhere, end="join"))
+        await scene.proxy.repeat(to_tombstone(room, scene.bob.id, elsewhere))
+        await scene.bob.sees(partial(was_answered, scene.bob, elsewhere, end="join"))
+    return room, elsewhere
+
+
+async def test_who_led_the_agent_to_a_room_just_before_it_died_keeps_it_there_no_longer(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    _, elsewhere = await lead_just_before_it_dies(scene, address, model)
 
     async with scene.opened(address, model, works=False):
-        await bob.sees(partial(was_answered, bob, elsewhere, end="leave"))
+        await scene.bob.sees(partial(was_answered, scene.bob, elsewhere, end="leave"))
 
 
 async def test_who_led_the_agent_to_a_room_and_puts_it_out_of_theirs_keeps_it_there_no_longer(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
-    bob, room = scene.bob, await make_room_of_bob(scene)
-    elsewhere = await bob.makes_room(preset="public_chat")
-    async with scene.opened(address, model, works=False):
-        # Another server lets the agent wait until the room that has led it there is gone.
-        scene.proxy.faults.append(Fault("GET", "/sync", SILENCE))
-        await scene.proxy.repeat(to_tombstone(room, bob.id, elsewhere))
-        await bob.sees(partial(was_answered, bob, elsewhere, end="join"))
-    await bob.call("POST", "rooms", room, "kick", body={"user_id": scene.agent.id})
+    # Another server lets the agent wait until the room that has led it there is gone.
+    room, elsewhere = await lead_just_before_it_dies(scene, address, model)
+    await scene.bob.call("POST", "rooms", room, "kick", body={"user_id": scene.agent.id})
 
     async with scene.opened(address, model, works=False):
+        await scene.bob.sees(partial(was_answered, scene.bob, elsewhere, end="leave"))
+
+
+async def test_nothing_is_answered_in_a_room_to_which_a_stranger_has_led_it_while_it_can_not_leave(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    bob, proxy, room = scene.bob, scene.proxy, await make_room_of_bob(scene)
+    elsewhere = await bob.makes_room(preset="public_chat")
+    model.play([Answer("Here.")])
+    proxy.refuse("POST", f"{elsewhere}/leave")
+
+    async def until_refused(count: int) -> None:
+        leaving = f"{elsewhere}/leave"
+        await proxy.until(lambda: sum(leaving in call.path for call in proxy.journal) >= count)
+
+    async with scene.opened(address, model):
+        body = {"body": "moved", "replacement_room": elsewhere}
+        await bob.call("PUT", "rooms", room, "state", "m.room.tombstone", "", body=body)
+        await until_refused(1)
+        await bob.says(elsewhere, "hello from there", **{"m.mentions": {"user_ids": [scene.agent.id]}})
+        await until_refused(2)
+        await scene.ann.says(scene.direct, "hello")
+        await scene.hears("Here.")
+        proxy.faults.clear()
+        await bob.says(elsewhere, "are you there?")
         await bob.sees(partial(was_answered, bob, elsewhere, end="leave"))
+        assert await scene.sql("SELECT content FROM inbox") == [("hello",)]
 
 
 async def test_a_pause_that_went_to_the_successor_of_a_room_leaves_nobody_unpaused_in_the_old_one(
