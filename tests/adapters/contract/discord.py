@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 from shared.settings import Settings
 from tests.adapters.contract.driver import STOP, Capability, File, Json, Message, Place, PlatformDriver, Post
 from tests.adapters.discord.conftest import BETWEEN_STARTS, Scene, make_scene
-from tests.standins.discord import CUT, DiscordStandIn, Fault, Interaction, Limits, Person, Sent
+from tests.standins.discord import CUT, SILENCE, DiscordStandIn, Fault, Interaction, Limits, Person, Sent
 from tests.standins.discord.world import World
 from tests.support.shared import Shared
 
@@ -145,6 +145,12 @@ class Driver(PlatformDriver):
     def lose_confirmation(self) -> None:
         """Make the message and answer with a 500."""
         self._standin.faults.append(Fault("POST", "/messages", 500, after=True))
+
+    def fall_silent(self, *, after: bool) -> None:
+        self._standin.faults.append(Fault("POST", "/messages", SILENCE, after=after))
+
+    async def until_silent(self, count: int) -> None:
+        await self.wait(lambda: sum(sent.status == SILENCE for sent in self._standin.journal) >= count)
 
     def strain(self) -> None:
         self.slow_down(0.3)

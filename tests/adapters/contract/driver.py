@@ -227,6 +227,14 @@ class PlatformDriver(ABC):
         """Show the next message of the agent, and answer as if it had failed."""
 
     @abstractmethod
+    def fall_silent(self, *, after: bool) -> None:
+        """Give no answer to the next message of the agent; with `after`, it is shown."""
+
+    @abstractmethod
+    async def until_silent(self, count: int) -> None:
+        """Return once so many messages of the agent have been met with silence."""
+
+    @abstractmethod
     def strain(self) -> None:
         """Answer after 300 ms; a 429, then a connection cut before and one cut after the request took effect.
 

@@ -13,6 +13,7 @@ from tests.standins.slack.world import World
 from tests.support.shared import Shared
 
 ALL_MEMBERS = frozenset({"channel", "here", "everyone"})
+SILENT_SECONDS = 600
 
 
 class Driver(PlatformDriver):
@@ -144,6 +145,12 @@ class Driver(PlatformDriver):
     def lose_confirmation(self) -> None:
         """Make the message and break the connection before the answer."""
         self._standin.fail("chat.postMessage", is_lost=True)
+
+    def fall_silent(self, *, after: bool) -> None:
+        self._standin.fail("chat.postMessage", seconds=SILENT_SECONDS, status=200 if after else 503)
+
+    async def until_silent(self, count: int) -> None:
+        await self.wait(lambda: len(self._standin.calls("chat.postMessage")) >= count)
 
     def strain(self) -> None:
         self.slow_down(0.3)

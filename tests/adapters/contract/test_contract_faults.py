@@ -199,6 +199,32 @@ async def test_a_slow_platform_changes_nothing(talk: PlatformDriver) -> None:
 
 
 @pytest.mark.timeout(300)
+async def test_a_reply_is_shown_once_whenever_its_worker_is_killed(
+    driver: PlatformDriver, address: Address, model: OpenAIStub, owner: asyncpg.Connection, tmp_path: Path
+) -> None:
+    env = child_environment(driver.scene.settings, address, tmp_path) | driver.environment()
+    model.play([Answer("Only once.")])
+    async with driver.open(address, model, works=False):
+        await driver.say(ANN, "hello", driver.channel)
+        await driver.scene.until_value(1, COUNT)
+    # The first dies before the platform has the message, the second after it, before it knows the message's id.
+    for number, after in enumerate((False, True), 1):
+        driver.fall_silent(after=after)
+        async with running_child(*get_command(), "worker", env=env) as worker:
+            await driver.until_silent(number)
+            worker.kill()
+            await worker.wait()
+        await owner.execute(DEAD_WORKERS)
+        await owner.execute("UPDATE outbox SET claimed_until = now()")
+
+    async with running_child(*get_command(), "worker", env=env):
+        await until_one(owner, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+
+    assert await driver.wait(lambda: driver.texts(driver.channel)) == ["Only once."]
+    assert len(model.requests) == 1
+
+
+@pytest.mark.timeout(300)
 async def test_an_answer_goes_on_in_the_same_message_when_its_worker_is_killed(
     driver: PlatformDriver, address: Address, model: OpenAIStub, owner: asyncpg.Connection, tmp_path: Path
 ) -> None:

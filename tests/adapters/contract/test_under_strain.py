@@ -29,6 +29,7 @@ LEFT_OUT = frozenset(
         "test_refusals_for_their_number_are_waited_for",
         "test_a_flood_is_answered_completely_within_the_platforms_limits",
         "test_a_slow_platform_changes_nothing",
+        "test_a_reply_is_shown_once_whenever_its_worker_is_killed",
         "test_an_answer_goes_on_in_the_same_message_when_its_worker_is_killed",
         "test_a_worker_that_was_frozen_before_it_posted_leaves_the_reply_to_the_one_that_posts",
     }

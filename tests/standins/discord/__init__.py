@@ -12,7 +12,7 @@
 from tests.standins.discord.interactions import Interaction
 from tests.standins.discord.limits import Limits
 from tests.standins.discord.people import Person
-from tests.standins.discord.server import CUT, DiscordStandIn, Fault, Sent
+from tests.standins.discord.server import CUT, SILENCE, DiscordStandIn, Fault, Sent
 from tests.standins.discord.world import Json
 
-__all__ = ["CUT", "DiscordStandIn", "Fault", "Interaction", "Json", "Limits", "Person", "Sent"]
+__all__ = ["CUT", "SILENCE", "DiscordStandIn", "Fault", "Interaction", "Json", "Limits", "Person", "Sent"]

@@ -20,7 +20,7 @@ from tests.standins.stand_in import ChatStandIn
 
 API, CDN = "/api/v10", "/cdn"
 NONCE_SECONDS = 300
-CUT = 0
+CUT, SILENCE = 0, -1
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Sent:
 class Fault:
     """A fault of the next `times` matching requests; with `after` the request takes effect all the same.
 
-    With the status `CUT` the connection is cut instead of an answer.
+    With the status `CUT` the connection is cut instead of an answer, with `SILENCE` there is none.
     """
 
     method: str
@@ -138,6 +138,8 @@ class DiscordStandIn(ChatStandIn):
         await self.tell()
         if self.latency:
             await asyncio.sleep(self.latency)
+        if status == SILENCE:
+            await asyncio.Event().wait()
         if status == CUT and request.transport is not None:
             request.transport.abort()
         if answer is None and 200 <= status < 300:
