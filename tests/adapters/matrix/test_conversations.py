@@ -8,7 +8,7 @@ from shared.messages import Place
 from tests.adapters.matrix.conftest import Scene
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import gated_answer
-from tests.support.pictures import picture
+from tests.support.pictures import GREEN, picture, pictures_of
 
 SAID = "SELECT content FROM inbox ORDER BY id"
 
@@ -170,6 +170,18 @@ async def test_a_picture_is_sent_as_one(scene: Scene) -> None:
     shown = event["content"]
     assert (shown["msgtype"], shown["info"]["mimetype"], shown["body"]) == ("m.image", "image/png", "bike.png")
     assert await scene.homeserver.download(scene.ann, shown["url"]) == content
+
+
+async def test_a_picture_that_comes_in_is_shown_to_the_model(matrix: Scene) -> None:
+    matrix.model.play([Answer("A bike.")])
+    url = await matrix.homeserver.upload(matrix.ann, picture(), "bike.png")
+    file = {"msgtype": "m.image", "filename": "bike.png", "url": url, "info": {"mimetype": "image/png"}}
+
+    await matrix.ann.says(matrix.direct, "what is this?", **file)
+    await matrix.hears("A bike.")
+
+    (image,) = pictures_of(matrix.parley)
+    assert image.getpixel((5, 5)) == GREEN
 
 
 async def test_an_encrypted_file_is_refused_in_one_sentence(matrix: Scene) -> None:
