@@ -164,6 +164,9 @@ class MatrixListener(Listener):
         # The inviting server adds to the events what it likes: of two who invite, one is a lie.
         account = accounts.pop() if len(accounts) == 1 else ""
         is_welcome = bool(account) and await self._invitations.is_welcome(account)
+        if not is_welcome:
+            # The end of a room may still be to be taken.
+            await self.settle()
         # Clients invite all to the successor of a room: whether it is one is seen inside.
         old = [room for room in self._rooms.values() if room.get("m.room.tombstone", "replacement_room") == room_id]
         if is_welcome or old:

@@ -1,7 +1,7 @@
 """Listening to one account: one process does, in batches from the platform's mark on, and another one follows it."""
 
 from abc import ABC, abstractmethod
-from asyncio import Queue, Semaphore, Task, TaskGroup, gather
+from asyncio import Queue, Semaphore, Task, TaskGroup, gather, wait
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -58,6 +58,11 @@ class Listener(ABC):
     def is_busy(self, place: str) -> bool:
         """Return whether earlier work of a place goes on."""
         return place in self._latest
+
+    async def settle(self) -> None:
+        """Return when all is taken that has been read up to now."""
+        if tasks := list(self._latest.values()):
+            await wait(tasks)
 
     async def take_all(
         self,
