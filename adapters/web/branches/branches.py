@@ -15,13 +15,14 @@ from adapters.web.page.chat import PLATFORM, Key, place_in, to_prefix
 from adapters.web.page.chats import BUSY, NO_STORE
 from adapters.web.page.transcript import to_branch
 from adapters.web.texts import say
+from agent.commands import match_command
 from agent.journal.files import FILES_HEADING
 from agent.live.channels import DUE
 from agent.queue.inbox import accept_within
 from shared.db.statements import load_statements
 from shared.errors import EventIdInUse
 from shared.messages import IncomingMessage, Sender
-from shared.text import MAX_ID, to_command_line
+from shared.text import MAX_ID
 
 statements = load_statements(__file__)
 
@@ -49,7 +50,7 @@ async def begin_branch(request: Request) -> Response:
     branch = await read_json(request, Branch, MAX_JSON_BYTES)
     if branch.content is not None and not branch.content.strip():
         raise invalid("content", say("chat.empty"))
-    if branch.content is not None and to_command_line(branch.content) is not None:
+    if branch.content is not None and match_command(branch.content) is not None:
         raise invalid("content", say("chat.no_command_here"))
     event_id = f"{to_prefix(who)}:{branch.event_id}"
     parameters = {"channel": place.channel, "place_key": place.key, "event_id": event_id, "turn_id": branch.turn_id}

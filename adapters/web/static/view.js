@@ -45,6 +45,9 @@ export function download(file) {
 
 const TIME = new Intl.DateTimeFormat(texts.language, { dateStyle: "medium", timeStyle: "short" });
 
+// A path such as /etc/hosts is none.
+const COMMAND = /^\s*\/\s*[a-z][a-z_-]*(?:\s|$)/i;
+
 // `canEdit`: a command is only given, and nothing stands in its place.
 export function personMessage(content, files, { at, canEdit = true } = {}) {
   const attached = ATTACHED.exec(content);
@@ -64,7 +67,7 @@ export function personMessage(content, files, { at, canEdit = true } = {}) {
     message.append(node("div", "chips", ...chips));
   }
   const time = node("time", "facts", TIME.format(at ? new Date(at) : new Date()));
-  const acts = shown.trim() ? [copyButton(() => shown), ...(canEdit && !shown.startsWith("/") ? [editButton()] : [])] : [];
+  const acts = shown.trim() ? [copyButton(() => shown), ...(canEdit && !COMMAND.test(shown) ? [editButton()] : [])] : [];
   message.append(node("div", "acts", time, ...acts));
   return message;
 }

@@ -44,14 +44,16 @@ async def edits_and_chooses(one: Window, two: Window) -> None:
     await expect(edit).to_be_focused()
     await page.keyboard.press("Enter")
     await page.keyboard.press("Control+a")
-    await page.keyboard.type("<b>And for two?</b>")
+    await page.keyboard.type("/etc/tea: <b>and for two?</b>")
     await examine(page, "edit-1280-light")
     await page.locator("#text").fill("a draft")
     await text.press("Enter")
     for window in (one, two):
         await expect(window.answer()).to_contain_text("Two cups.")
-        await expect(window.page.locator(".bubble").last).to_have_text("<b>And for two?</b>")
+        await expect(window.page.locator(".bubble").last).to_have_text("/etc/tea: <b>and for two?</b>")
     await expect(page.locator("#text")).to_have_value("a draft")
+    # A path is no command: what begins with one can be edited once more.
+    await expect(edit).to_be_visible()
     await page.get_by_role("button", name="Earlier version").press("Enter")
     await expect(one.answer()).to_contain_text("A kettle.")
     await expect(page.get_by_role("button", name="Earlier version")).to_be_focused()
