@@ -6,8 +6,9 @@ import typer
 
 from adapters.cli.console import say
 from adapters.cli.opening import read_settings
+from shared.errors import Refusal
 from shared.receipts import verify_receipt
-from shared.settings import load_secrets
+from shared.settings import Secrets, load_secret_keys
 
 app = typer.Typer()
 
@@ -17,5 +18,9 @@ def verify(
     receipt: str = typer.Argument(metavar="RECEIPT", help="The line that `parley user erase` has printed."),
 ) -> None:
     """Check the signature of an erasure's receipt and print what it says."""
-    content = verify_receipt(load_secrets(read_settings(quiet=True)), receipt)
+    settings = read_settings(quiet=True)
+    if settings.secret_key is None and not (settings.parley_home / "secret_key").exists():
+        # Made here, it would have signed nothing, and a backup could not be restored into this folder any more.
+        raise Refusal(f"Set SECRET_KEY to that of the installation that has erased: {settings.parley_home} has none.")
+    content = verify_receipt(Secrets("", load_secret_keys(settings)), receipt)
     say("genuine: " + json.dumps(content))

@@ -207,6 +207,11 @@ def load_secrets(settings: Settings) -> Secrets:
     api_token = (
         settings.api_token.get_secret_value() if settings.api_token else make_secret(settings.parley_home / "api_token")
     )
+    return Secrets(api_token, load_secret_keys(settings))
+
+
+def load_secret_keys(settings: Settings) -> tuple[str, ...]:
+    """Return the comma-separated `SECRET_KEY`s, from the settings or from the file in `PARLEY_HOME`."""
     keys = (
         settings.secret_key.get_secret_value()
         if settings.secret_key
@@ -215,7 +220,7 @@ def load_secrets(settings: Settings) -> Secrets:
     secret_keys = tuple(key.strip() for key in keys.split(",") if key.strip())
     if not secret_keys:
         raise ConfigurationError("SECRET_KEY holds no key; write one, or several with commas between, or remove it.")
-    return Secrets(api_token, secret_keys)
+    return secret_keys
 
 
 # Variables whose names say that they hold a secret.

@@ -23,6 +23,11 @@ def test_a_person_is_exported_and_erased_with_a_receipt(shell: Shell) -> None:
         result = shell.run("verify-receipt", forged)
         assert (result.code, result.err.startswith("parley: This is no receipt of this installation")) == (1, True)
     assert cell(shell, "SELECT count(*) FROM user_platform_links WHERE platform_user_id = 'zoe'") == "0"
+    # Elsewhere the key that has signed it is enough, and nothing is made: a backup could not be restored there.
+    for key, code in (((shell.home / "secret_key").read_text(), 0), ("another", 1), ("", 1)):
+        elsewhere = {"PARLEY_HOME": str(shell.folder / "elsewhere")} | ({"SECRET_KEY": key} if key else {})
+        assert shell.run("verify-receipt", receipt, **elsewhere).code == code
+    assert not (shell.folder / "elsewhere").exists()
 
 
 @pytest.mark.parametrize(("query", "code"), [("SELECT 1", 0), ("SELEKT", 1)])
