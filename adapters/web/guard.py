@@ -215,6 +215,12 @@ def apps_of(request: Request) -> Sequence[App]:
     return (app_of(request),) if cells is None else tuple(cells)
 
 
+def has_copy(request: Request, tag: str) -> bool:
+    """Return whether the caller says that they have what carries this tag already."""
+    tags = {text.strip().removeprefix("W/") for text in request.headers.get("if-none-match", "").split(",")}
+    return bool(tags & {tag, "*"})
+
+
 def is_ours(app: App, host: str) -> bool:
     """Tell whether a Host header names this machine, or the host of PUBLIC_URL.
 

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from adapters.web.guard import apps_of
+from adapters.web.guard import apps_of, has_copy
 from shared.db.statements import load_statements
 
 statements = load_statements(__file__)
@@ -33,7 +33,7 @@ async def get_picture(request: Request) -> Response:
             row = (await session.execute(statements.read_picture, {"digest": digest})).one_or_none()
         if row is not None:
             headers = HEADERS | {"ETag": f'"{digest}"'}
-            if request.headers.get("if-none-match") == headers["ETag"]:
+            if has_copy(request, headers["ETag"]):
                 return Response(status_code=304, headers=headers)
             return Response(row.content, media_type=row.mime_type, headers=headers)
     raise HTTPException(404)

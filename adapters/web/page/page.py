@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from adapters.web.guard import app_of
+from adapters.web.guard import app_of, has_copy
 from adapters.web.login.links import open_link, show_entrance
 from adapters.web.login.sessions import cookie_of, find_session, set_cookie
 from adapters.web.notes import HEADERS, NO_STORE
@@ -99,7 +99,7 @@ def _sender_of(path: Path) -> Callable[[Request], Awaitable[Response]]:
         content, packed, etag = _read(path)
         headers = HEADERS | {"ETag": etag, "Content-Type": to_type(path)}
         headers["Vary"] = "Accept-Encoding"
-        if request.headers.get("if-none-match") == etag:
+        if has_copy(request, etag):
             return Response(status_code=304, headers=headers)
         if "gzip" in request.headers.get("accept-encoding", ""):
             return Response(packed, headers=headers | {"Content-Encoding": "gzip"})
