@@ -8,6 +8,7 @@ languages; a catalogue of theirs would be the agent's.
 
 import json
 import re
+from datetime import date
 from functools import cache
 from pathlib import Path
 
@@ -27,6 +28,11 @@ def read_texts() -> dict[str, str]:
 def say(key: str, **values: object) -> str:
     """Return a text with its values, as `fill` in `texts.js`."""
     return PLACE.sub(lambda place: str(values[place[1]]), read_texts()[key])
+
+
+def to_day(day: date) -> str:
+    """Return a day, with its month as the catalogue names it."""
+    return say("date.day", day=day.day, month=say("date.months").split()[day.month - 1], year=day.year)
 
 
 def say_in_html(key: str, **values: object) -> Markup:

@@ -15,7 +15,7 @@ statements = load_statements(__file__)
 # `TURNS`: a turn has new events, a text delta, or has ended. `CANCELLATIONS`: a turn should stop (its id).
 # `READERS`: a process asks whether any reader waits for a message, and another process answers; or it asks for the text
 # of a message's running turn. `DUE`: a scheduled job, or a window of the page, has sent a message into a place (its
-# key), or a chat of a list has a title. `JOBS`: there may be a job for a worker (its id; empty: for any).
+# key), or a chat of a list was answered or named. `JOBS`: there may be a job for a worker (its id; empty: for any).
 TURNS, CANCELLATIONS, READERS, DUE = "parley_turns", "parley_stops", "parley_readers", "parley_due"
 JOBS = "parley_jobs"
 # Sent by triggers, with the name of the table that an admin has changed.

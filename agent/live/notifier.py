@@ -231,7 +231,7 @@ class Notifier:
             await self.bus.start(hearer)
 
     def tell_list(self, place: Place) -> None:
-        """Tell all windows of a chat's person that a model has named it."""
+        """Tell all windows of a chat's person that it was answered, or that a model has named it."""
         self.send(DUE, to_list_key(place))
 
     def send(self, channel: str, note: str) -> None:

@@ -10,6 +10,7 @@ from agent.journal.records import settle
 from agent.journal.steps import TurnKey
 from agent.live.announcer import LiveTurn, shown_live
 from agent.people.billing.budget import PaidCall
+from agent.people.links import PAGE
 from agent.queue.job import Job
 from agent.tools.calls import Taint
 from agent.turn.close import TurnResult, close, count_iterations, to_response
@@ -54,6 +55,8 @@ async def run_turn(services: TurnServices, job: Job, cancellations: Cancellation
         database.witness.turns.append((end.closed_at, turn.key.id, turn.spend.usage.cost))
         # What attempts before this one did is known to the tables alone.
         services.events.finish(inbox_ids, to_response(turn, answer, closure) if turn.key.attempt == 1 else None)
+        if turn.message.adapter == PAGE:
+            services.events.notifier.tell_list(turn.message.place)
         has_next = closure.has_next
         if closure.reply.claim is not None:
             has_next = await services.outbox.deliver(closure.reply, turn.start.job_id)

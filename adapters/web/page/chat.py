@@ -178,7 +178,7 @@ async def get_arrivals(request: Request) -> Response:
 
     Begins behind the message `after` or the turn `after_turn`, and the reply `after_reply`; ends with the server, with
     the session, and when another branch than `branch` is chosen, which it tells of. It also tells of each of the
-    person's chats that is named behind `after_title`.
+    person's chats that is named behind `after_title`, and of the answers in the others behind `after_answer`.
     """
     after, after_turn, after_reply, after_title = (
         number(request.query_params.get(name, "0"), name, MAX_ID)
@@ -186,19 +186,25 @@ async def get_arrivals(request: Request) -> Response:
     )
     branch = request.query_params.get("branch", "")
     position = Position(message=after, turn=after_turn, reply=after_reply, title=after_title, branch=branch)
+    if "after_answer" in request.query_params:
+        position.answer = number(request.query_params["after_answer"], "after_answer", MAX_ID)
     arrivals = _arrivals(app_of(request), session_in(request), place_in(request), position=position)
     return sse.follow(_until(request.app.state.closing, arrivals))
 
 
 @dataclass(slots=True)
 class Position:
-    """The newest message, turn, reply to a command and title that a window of the page has shown, and the branch."""
+    """The newest message, turn, reply to a command and title that a window of the page has shown, and the branch.
+
+    `answer` is the moment of the newest answer elsewhere, None for a window that tells of none.
+    """
 
     message: int
     turn: int
     reply: int
     title: int
     branch: str
+    answer: int | None = None
     is_over: bool = False
 
 
@@ -219,11 +225,12 @@ async def _look(app: App, web_session: WebSession, place: Place, *, position: Po
         if rows is None:
             position.is_over = True
             return []
-        branch, titles = await history.find_changes(session, who, place, after_title=position.title)
+        branch, titles, _ = await history.find_changes(session, who, place, after_title=position.title)
         messages = await history.list_arrivals(
             session, place, f"{to_prefix(who)}:", after=position.message, after_turn=position.turn
         )
         replies = await to_replies(session, app, who, rows=rows)
+        answers = [] if position.answer is None else await history.list_answers(session, place, position.answer)
     if branch != position.branch:
         position.is_over = True
         return [Event(0, 0, name="branch", payload={"branch": branch})]
@@ -234,6 +241,9 @@ async def _look(app: App, web_session: WebSession, place: Place, *, position: Po
     for chat, title, position.title in titles:
         payload = {"chat": chat, "title": title, "newest_title": position.title}
         arrivals.append(Event(0, 0, name="title", payload=payload))
+    for answer in answers:
+        position.answer = answer["moment"]
+        arrivals.append(Event(0, 0, name="answer", payload=answer))
     return arrivals
 
 

@@ -128,12 +128,12 @@ async def get_messages(request: Request) -> Response:
         # First: what is answered meanwhile is in both, and not in neither.
         arrivals = await history.list_arrivals(session, place, f"{to_prefix(who)}:", after_turn=MAX_ID)
         newest_reply = await history.find_newest_reply(session, place)
-        branch, _ = await history.find_changes(session, who, place)
+        branch, _, moment = await history.find_changes(session, who, place)
         choices = await read_choices(session, place)
         past = await read_turns(session, app, place.channel, who=who, before=before)
         arrivals = await history.leave_out_shown(session, arrivals, past["turns"])
     newest_reply = max([newest_reply, *(reply["reply_id"] for reply in past["replies"])])
-    newest = {"open": arrivals, "newest_reply": newest_reply, "branch": branch, "choices": choices}
+    newest = {"open": arrivals, "newest_reply": newest_reply, "branch": branch, "choices": choices, "moment": moment}
     return JSONResponse(past | newest, headers=NO_STORE)
 
 

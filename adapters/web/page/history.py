@@ -82,15 +82,23 @@ async def find_newest_reply(session: Session, place: Place) -> int:
 
 async def find_changes(
     session: Session, who: str, place: Place, *, after_title: int = MAX_ID
-) -> tuple[str, list[tuple[str, str, int]]]:
-    """Return which branch of a chat is chosen, empty where there are none, and the titles of chats named since.
+) -> tuple[str, list[tuple[str, str, int]], int]:
+    """Return which branch of a chat is chosen, empty where there are none, the titles of chats named since, and now.
 
     A title comes with its chat, and with what the next ones come after.
     """
     first = f"{place.channel.rpartition('/')[0]}/"
     parameters = {"channel": place.channel, "who": who, "first": first, "after_title": after_title}
     row = (await session.execute(statements.find_changes, parameters)).one()
-    return str(row.branch), [(chat, title, moment) for chat, title, moment in row.titles or ()]
+    return str(row.branch), [(chat, title, moment) for chat, title, moment in row.titles or ()], row.moment
+
+
+async def list_answers(session: Session, place: Place, after: int) -> list[dict[str, Any]]:
+    """Return the last answers in the other chats of this chat's person since a moment, oldest first."""
+    own = place.channel.rpartition("/")[0]
+    parameters = {"channel": place.channel, "first": f"{own}/", "behind": f"{own}0", "after": after}
+    rows = (await session.execute(statements.list_answers, parameters)).all()
+    return [{"chat": row.chat, "content": row.content, "moment": row.moment} for row in rows]
 
 
 async def list_new_replies(session: Session, place: Place, after: int, *, session_id: int) -> Sequence[Any] | None:

@@ -22,6 +22,7 @@ from adapters.web.texts import read_texts
 STATIC = Path(__file__).parent.parent / "static"
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", ".html": "text/html"}
 BINARY_TYPES = {".png": "image/png", ".webmanifest": "application/manifest+json"}
+TEMPLATES = {".html", ".webmanifest"}
 WORKER = STATIC / "worker.js"
 TEXTS_MODULE = STATIC / "texts.js"
 PLACEHOLDER = re.compile(r"\{\{ (\w+) \}\}")
@@ -84,7 +85,7 @@ def _render_worker() -> str:
 @cache
 def _read(path: Path) -> tuple[bytes, bytes, str]:
     """Return a static file, the same compressed, and its tag; read with the first request, which many never have."""
-    is_text = path.suffix == ".html" or path == TEXTS_MODULE
+    is_text = path.suffix in TEMPLATES or path == TEXTS_MODULE
     content = render_texts(path).encode() if is_text else path.read_bytes()
     return content, gzip.compress(content, mtime=0), f'"{hashlib.sha256(content).hexdigest()[:20]}"'
 

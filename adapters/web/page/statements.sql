@@ -111,7 +111,7 @@ SELECT * FROM parley_list_branches(:conversation_id, CAST(:turn_ids AS bigint[])
 
 -- name: find_changes
 -- Which branch of a chat is chosen: another one, another text. And which of the person's chats a model has named since
--- `after_title`, in microseconds since 1970, the newest last.
+-- `after_title`, in microseconds since 1970, the newest last. `moment` is now.
 SELECT coalesce((
     SELECT first_turn_id || '-' || follows_turn_id FROM turn_branches JOIN conversations ON conversations.id = conversation_id
     WHERE platform = 'web' AND platform_server_id IS NULL AND platform_thread_id IS NULL AND platform_channel_id = :channel
@@ -128,7 +128,28 @@ SELECT coalesce((
           AND starts_with(place.platform_channel_id, :first)
         ORDER BY titled_at DESC LIMIT 50
     ) AS named
-) AS titles;
+) AS titles, floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS moment;
+
+-- name: list_answers
+-- The last answers in a person's other chats since a moment, in microseconds since 1970, the newest last. No turn takes a day.
+WITH cursor AS (
+    SELECT CAST('epoch' AS timestamptz) + least(CAST(:after AS bigint), 9000000000000000) * interval '1 microsecond' AS after
+), answered AS (
+    SELECT place.platform_channel_id AS channel, turn.id, turn.finished_at
+    FROM cursor CROSS JOIN conversations AS place CROSS JOIN LATERAL (
+        SELECT id, finished_at FROM turns
+        WHERE turns.conversation_id = place.id AND parent_turn_id IS NULL ORDER BY turns.id DESC LIMIT 3
+    ) AS turn
+    WHERE platform = 'web' AND platform_server_id IS NULL AND platform_thread_id IS NULL
+      AND platform_channel_id COLLATE "C" >= :first AND platform_channel_id COLLATE "C" < :behind
+      AND platform_channel_id <> :channel AND last_active_at > after - interval '1 day' AND finished_at > after
+    ORDER BY finished_at DESC LIMIT 20
+)
+SELECT substr(channel, length(:first) + 1) AS chat, answer.content,
+       floor(extract(epoch FROM finished_at) * 1000000)::bigint AS moment
+FROM answered CROSS JOIN LATERAL (
+    SELECT content FROM messages WHERE turn_id = answered.id AND role = 'assistant' ORDER BY seq DESC LIMIT 1
+) AS answer ORDER BY finished_at;
 
 -- name: list_own_files
 SELECT file.id, file.filename, file.mime_type, file.size_bytes, file.status

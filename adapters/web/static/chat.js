@@ -2,14 +2,14 @@
 
 import { onBranches } from "./branches.js";
 import { offerChoices, showChoices, takeChoices } from "./choices.js";
-import { loadChats, nameChat, newestTitle, showCurrent, touch } from "./chats.js";
+import { chatOf, loadChats, nameChat, newestTitle, showCurrent, touch } from "./chats.js";
 import { limit, noteArrived, noteEnd, noteUnsent, openBox, takeMessage, write } from "./composer.js";
 import { follow } from "./following.js";
 import { closeSidebar, isNear, offline, toEnd, toPlace } from "./frame.js";
 import { openMemories } from "./memories.js";
 import { openMenuOf } from "./menu.js";
 import { faultLine, node } from "./nodes.js";
-import { notifies } from "./notices.js";
+import { notifies, notify } from "./notices.js";
 import { append, page, refresh } from "./page.js";
 import "./palette.js";
 import { pastNodes, replyNodes } from "./past.js";
@@ -56,7 +56,7 @@ async function load(chat) {
   }
   $("log").append(...pastNodes(body, keepTurn, { isNewest: true }));
   goOn(body);
-  page.newest.reply = body.newest_reply;
+  Object.assign(page.newest, { reply: body.newest_reply, answer: body.moment });
   page.branch = body.branch;
   showChoices(body.choices);
   for (const message of body.open) arrive(message, message.turn_id !== null);
@@ -92,10 +92,7 @@ async function showAgain(turn) {
 async function find(turn) {
   closeSidebar();
   const look = () => $("log").querySelector(`[data-turn="${turn}"]`);
-  for (let read = null; !look() && page.oldest !== null && page.oldest !== read;) {
-    read = page.oldest;
-    await loadEarlier();
-  }
+  await readBack(look);
   const answer = look();
   if (answer) toPlace(answer.previousElementSibling ?? answer);
   return answer;
@@ -106,11 +103,23 @@ function goOn(body) {
   $("earlier").hidden = page.oldest === null;
 }
 
+// Reads the past until something is there, or as far as it goes.
+async function readBack(isThere) {
+  for (let read = null; !isThere() && page.oldest !== null && page.oldest !== read;) {
+    read = page.oldest;
+    await loadEarlier();
+  }
+}
+
+function loadEarlier() {
+  page.reading ??= readEarlier().finally(() => { page.reading = null; });
+  return page.reading;
+}
+
 // Reads the page of the past before the oldest turn that is shown; what is in view stays where it is.
-async function loadEarlier() {
+async function readEarlier() {
   const { chat, oldest } = page;
-  if (oldest === null || page.isReadingPast) return;
-  page.isReadingPast = true;
+  if (oldest === null) return;
   try {
     const response = await fetch(`/page/chats/${chat}/messages?before=${oldest}`);
     if (!response.ok || page.chat !== chat || page.oldest !== oldest) return;
@@ -120,13 +129,19 @@ async function loadEarlier() {
     $("log").prepend(...pastNodes(body, () => {}, { isNewest: false }));
     goOn(body);
     if (first) $("scroll").scrollTop += first.getBoundingClientRect().top - top;
+    setTimeout(() => { if (isNear($("earlier"))) loadEarlier(); });
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
     offline(true);
-  } finally {
-    page.isReadingPast = false;
   }
-  if (isNear($("earlier"))) loadEarlier();
+}
+
+// On paper, or as a PDF, the chat is whole.
+async function printChat() {
+  $("chat-menu").hidePopover();
+  const { visit } = page;
+  await readBack(() => page.visit !== visit);
+  if (page.visit === visit) print();
 }
 
 // Shows what other windows and scheduled jobs say while the page is open. A page that nobody sees keeps no connection, unless
@@ -140,8 +155,9 @@ async function watchArrivals() {
   // Which titles the list has.
   await listed;
   for (let failures = 0; !watch.signal.aborted; failures += 1) {
-    const { message, turn, reply } = page.newest;
-    const after = `after=${message}&after_turn=${turn}&after_reply=${reply}&after_title=${newestTitle()}`;
+    const { message, turn, reply, answer } = page.newest;
+    const elsewhere = notifies() ? `&after_answer=${answer}` : "";
+    const after = `after=${message}&after_turn=${turn}&after_reply=${reply}&after_title=${newestTitle()}${elsewhere}`;
     const address = `/page/chats/${chat}/arrivals?${after}&branch=${page.branch}`;
     try {
       const response = await fetch(address, { signal: watch.signal });
@@ -152,6 +168,7 @@ async function watchArrivals() {
         if (event.name === "arrival") arrive(event);
         if (event.name === "reply") showReply(event);
         if (event.name === "title") nameChat(event);
+        if (event.name === "answer") noteAnswer(event);
         // Another window has begun one, or chosen it.
         if (event.name === "branch" && event.branch !== page.branch) {
           openChat(chat);
@@ -173,6 +190,14 @@ function arrive(message, isShown = false) {
   if (!isShown || !page.turns.has(message.turn_id)) append(personMessage(message.content, message.files));
   const address = `/page/chats/${page.chat}/messages/${message.message}/events`;
   follow(page.visit, address, null, page.turns.get(message.turn_id));
+}
+
+// In another chat, which the person finds at the top of the list.
+function noteAnswer({ chat, content, moment }) {
+  page.newest.answer = moment;
+  if (chatOf(chat)) touch(chat);
+  else loadChats();
+  notify(chat, content);
 }
 
 function showReply(reply) {
@@ -292,6 +317,7 @@ $("log").addEventListener("choice", (event) => say(event.detail.text, [], event.
 onBranches(() => page.chat, showAgain);
 $("scroll").addEventListener("scroll", () => { if (isNear($("earlier"))) loadEarlier(); }, { passive: true });
 $("earlier").addEventListener("click", loadEarlier);
+$("print").addEventListener("click", printChat);
 $("open-memories").addEventListener("click", () => { closeSidebar(); openMemories(page.chat); });
 $("new-chat").addEventListener("click", newChat);
 onMatch(openAt);

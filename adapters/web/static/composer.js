@@ -8,7 +8,6 @@ const $ = (id) => document.getElementById(id);
 const DRAFT = "parley.draft.";
 const UNSENT = "parley.unsent.";
 const OWNER = "parley.person";
-const MOST_DRAFTS = 50;
 
 // What another person has left in this browser is nobody's concern.
 const { person } = document.documentElement.dataset;
@@ -20,6 +19,8 @@ if (localStorage.getItem(OWNER) !== person) {
 // What may be sent with one message; the server says how much.
 const limits = { bytes: Infinity, files: 20 };
 const box = { chat: null, files: [] };
+// The files that were picked in other chats, as long as the page is open.
+const left = new Map();
 const pictures = new Map();
 // The messages that this page is trying to send.
 const underway = new Set();
@@ -29,8 +30,9 @@ export function limit(bytes, files) {
 }
 
 export function openBox(chat) {
-  box.chat = chat;
-  box.files = [];
+  if (box.files.length) left.set(box.chat, box.files);
+  Object.assign(box, { chat, files: left.get(chat) ?? [] });
+  left.delete(chat);
   // What the server never got, because the page or the chat was left meanwhile, goes back into the box.
   const unsent = Object.entries(readUnsent(chat)).filter(([eventId]) => !underway.has(eventId));
   for (const [eventId] of unsent) noteArrived(chat, eventId);
@@ -40,8 +42,7 @@ export function openBox(chat) {
 const readUnsent = (chat) => JSON.parse(localStorage.getItem(UNSENT + chat) ?? "{}");
 
 function writeUnsent(chat, messages) {
-  if (Object.keys(messages).length) localStorage.setItem(UNSENT + chat, JSON.stringify(messages));
-  else localStorage.removeItem(UNSENT + chat);
+  store(UNSENT + chat, Object.keys(messages).length ? JSON.stringify(messages) : "");
 }
 
 // Keeps the text of a message until it has arrived.
@@ -97,14 +98,21 @@ export function pick(files) {
   $("text").focus();
 }
 
-function keepDraft() {
-  const text = $("text").value;
-  const drafts = Object.keys(localStorage).filter((key) => key.startsWith(DRAFT));
-  if (!text) localStorage.removeItem(DRAFT + box.chat);
-  else if (drafts.length < MOST_DRAFTS || localStorage.getItem(DRAFT + box.chat) !== null) localStorage.setItem(DRAFT + box.chat, text);
+// A browser keeps a few megabytes; what is longer is in the box alone.
+function store(key, text) {
+  try {
+    if (text) localStorage.setItem(key, text);
+    else localStorage.removeItem(key);
+  } catch (error) {
+    if (error.name !== "QuotaExceededError") throw error;
+    localStorage.removeItem(key);
+  }
 }
 
+const keepDraft = () => store(DRAFT + box.chat, $("text").value);
+
 export function dropDraft(chat) {
+  left.delete(chat);
   localStorage.removeItem(DRAFT + chat);
   localStorage.removeItem(UNSENT + chat);
 }

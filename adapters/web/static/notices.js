@@ -35,7 +35,7 @@ draw();
 export function notify(chat, text) {
   if (!document.hidden || !notifies() || !text.trim()) return;
   const notice = new Notification("Parley", { body: text.trim().slice(0, SHOWN_CHARS), tag: chat, icon: "/static/icon-192.png" });
-  notice.addEventListener("click", () => { window.focus(); notice.close(); });
+  notice.addEventListener("click", () => { window.focus(); location.hash = chat; notice.close(); });
 }
 
 function toWorkerAddress() {

@@ -12,10 +12,12 @@ export const page = {
   running: new Set(),
   // Event ids that this window has sent, and inbox ids that it follows.
   own: new Set(),
-  newest: { message: 0, turn: 0, reply: 0 },
+  newest: { message: 0, turn: 0, reply: 0, answer: 0 },
   branch: "",
   // The turn before which the past goes on; null: all of it is shown.
   oldest: null,
+  // What is being read of it.
+  reading: null,
   loaded: Promise.resolve(),
   watch: null,
 };

@@ -7,7 +7,7 @@ import { searchFor } from "./search.js";
 import { fill, texts } from "./texts.js";
 
 const $ = (id) => document.getElementById(id);
-const CONTROLS = ["new-chat", "attach", "stop", "rename", "pin", "share", "export-md", "export-json", "delete", "open-memories", "open-me", "open-admin"];
+const CONTROLS = ["new-chat", "attach", "stop", "rename", "pin", "share", "export-md", "export-json", "print", "delete", "open-memories", "open-me", "open-admin"];
 
 // More of them nobody reads, and thousands would take a while at each key.
 const MOST = 50;

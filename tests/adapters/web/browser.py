@@ -6,7 +6,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,8 +20,6 @@ AXE = ROOT / "tests/adapters/web/vendor/axe.min.js"
 # The rules of axe whose outcome colours decide.
 OF_COLOURS = ("color-contrast", "link-in-text-block")
 
-# The same engine without the parts of a desktop program, which take a second of the processor for each window.
-CHROMIUM = shutil.which("chromium-headless-shell")
 ARGUMENTS = [
     "--headless",
     "--remote-debugging-port=0",
@@ -63,11 +61,11 @@ class Window:
         return self.page.locator(".message.agent").nth(number)
 
 
-@pytest.fixture(scope="session")
-def browser_address() -> Iterator[str]:
-    """Chromium, for all tests of this process."""
+@contextmanager
+def running_chromium(program: str) -> Iterator[str]:
+    """Run Chromium; return its address."""
     with temporary_folder("chromium") as profile:
-        command = [str(CHROMIUM), *ARGUMENTS, f"--user-data-dir={profile}"]
+        command = [str(shutil.which(program)), *ARGUMENTS, f"--user-data-dir={profile}"]
         # Debian starts it by a shell script, which would not pass the signal on.
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
             assert process.stderr is not None
@@ -78,6 +76,14 @@ def browser_address() -> Iterator[str]:
             yield address
             os.killpg(process.pid, signal.SIGTERM)
             reading.join()
+
+
+@pytest.fixture(scope="session")
+def browser_address() -> Iterator[str]:
+    """Chromium, for all tests of this process."""
+    # The same engine without the parts of a desktop program, which take a second of the processor for each window.
+    with running_chromium("chromium-headless-shell") as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

@@ -289,12 +289,14 @@ async def test_a_credential_is_entered_in_a_field_that_hides_it(window: Window, 
     window.complaints.clear()
 
 
-async def remind(site: Site) -> None:
-    """Let a reminder of the only person be due in their only chat."""
+async def remind(site: Site, chat: str = "", content: str = "Feed the bikes.") -> None:
+    """Let a reminder of the only person be due in this chat, or in their only one."""
     await site.parley.sql(
         "INSERT INTO scheduled_jobs (user_id, conversation_id, adapter, platform_user_id, content, requires, starts_at,"
-        " next_due_at) SELECT users.id, conversations.id, 'web', 'ann', 'Feed the bikes.', 'guest', now(), now()"
-        " FROM users, conversations"
+        " next_due_at) SELECT users.id, conversations.id, 'web', 'ann', :content, 'guest', now(), now()"
+        " FROM users, conversations WHERE platform_channel_id LIKE '%' || :chat",
+        chat=chat,
+        content=content,
     )
 
 

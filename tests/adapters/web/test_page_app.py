@@ -1,15 +1,17 @@
 """The page as an app: its theme, what it tells while nobody looks at it, and what is there without a network."""
 
 import json
-import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
-from playwright.async_api import Browser, async_playwright, expect
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 from adapters.web.page.page import OFFLINE, to_address
-from tests.adapters.web.browser import open_window
-from tests.adapters.web.conftest import Site
+from tests.adapters.web.browser import TIMEOUT, Window, open_window, running_chromium
+from tests.adapters.web.conftest import Site, say_it_back
 from tests.adapters.web.test_page import remind
 from tests.adapters.web.test_page_chats import examine
+from tests.standins.openai_api.script import gated_answer
 
 # A window that is hidden, and what it tells: a browser without a screen has neither.
 HIDDEN = """
@@ -20,17 +22,15 @@ window.Notification = class extends EventTarget {
 };
 Object.defineProperty(document, "hidden", { get: () => window.isAway === true });
 """
-# The first notification that a desktop's browser shows; it has no screen either, where a page could be hidden.
+# The notifications that a desktop's browser shows, each with what a click on it does.
 SHOWN = """
-window.shown = new Promise((resolve) => {
-    window.Notification = class extends window.Notification {
-        constructor(title, options) {
-            super(title, options);
-            this.addEventListener("show", () => resolve([this.title, this.body]));
-        }
-    };
-});
-Object.defineProperty(document, "hidden", { get: () => window.isAway === true });
+window.notices = [];
+window.Notification = class extends window.Notification {
+    constructor(title, options) {
+        super(title, options);
+        this.addEventListener("show", () => window.notices.push(this));
+    }
+};
 """
 KEPT = """async () => {
     const kept = [];
@@ -64,6 +64,7 @@ async def test_the_page_has_a_theme_tells_what_is_missed_and_opens_offline(site:
             await page.evaluate("fetch('/static/parley.webmanifest').then((answer) => answer.text())")
         )
         assert (manifest["scope"], manifest["display"], len(manifest["icons"])) == ("/", "standalone", 3)
+        assert manifest["description"] == "Chat with Parley."
         await window.context.set_offline(True)
         await page.goto(site.url)
         await expect(page.locator("h1")).to_have_text("You are offline")
@@ -75,20 +76,55 @@ async def test_the_page_has_a_theme_tells_what_is_missed_and_opens_offline(site:
         ]
 
 
-async def test_the_browser_shows_a_reminder_that_falls_due_while_the_page_is_hidden(site: Site) -> None:
-    # The part without a desktop, which the other tests use, refuses all notifications.
-    async with async_playwright() as playwright:
-        chromium = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
-        async with open_window(chromium, site.link("ann"), permissions=["notifications"]) as window:
-            page = window.page
+@asynccontextmanager
+async def open_desktop(site: Site) -> AsyncIterator[Window]:
+    """Open the page in a browser as on a desktop, which shows notifications, and hides a page behind another one."""
+    # The part without a desktop, which the other tests use, refuses all notifications. With Playwright's defaults every
+    # page counts as one that is seen.
+    with running_chromium("chromium") as address:
+        async with async_playwright() as playwright:
+            browser = await playwright.chromium.connect_over_cdp(address, no_defaults=True)
+            (context,) = browser.contexts
+            context.set_default_timeout(TIMEOUT)
+            await context.grant_permissions(["notifications"])
+            page = await context.new_page()
             await page.add_init_script(SHOWN)
-            await page.reload()
-            await window.says("hello")
-            await expect(window.answer()).to_have_attribute("aria-busy", "false")
-            await page.get_by_role("button", name="Notify me").click()
-            await page.evaluate("window.isAway = true")
+            await page.goto(site.link("ann"))
+            yield Window(page, context)
+            await browser.close()
 
-            await remind(site)
 
-            assert await page.evaluate("window.shown") == ["Parley", "Reminder: Feed the bikes."]
-        await chromium.close()
+async def test_the_browser_shows_what_arrives_in_any_chat_while_the_page_is_hidden(site: Site) -> None:
+    gate, late = gated_answer("Bikes need oil.")
+    async with open_desktop(site) as window:
+        page = window.page
+        await window.says("hello")
+        await expect(window.answer()).to_have_attribute("aria-busy", "false")
+        first = page.url.partition("#")[2]
+        site.parley.model.play(late)
+        await window.says("what do bikes need?")
+        await site.parley.model.until(2)
+        await page.get_by_role("button", name="New chat").click()
+        site.parley.model.play(say_it_back)
+        await window.says("something else")
+        await expect(window.answer()).to_have_attribute("aria-busy", "false")
+        second = page.url.partition("#")[2]
+        await page.get_by_role("button", name="Notify me").click()
+        other = await window.context.new_page()
+        await page.wait_for_function("() => document.hidden", polling=100)
+
+        gate.set()
+        await sees(page, told := ["Bikes need oil."])
+        for chat, content in ((first, "Feed the bikes."), (second, "Oil them.")):
+            await remind(site, chat, content)
+            await sees(page, told := [*told, f"Reminder: {content}"])
+        await other.close()
+        await page.evaluate("window.notices[1].dispatchEvent(new Event('click'))")
+        await expect(window.answer()).to_contain_text("Feed the bikes.")
+        assert page.url.endswith(first)
+
+
+async def sees(page: Page, texts: list[str]) -> None:
+    """Wait until the browser has shown as many notifications; they are these."""
+    await page.wait_for_function("count => window.notices.length >= count", arg=len(texts), polling=100)
+    assert await page.evaluate("window.notices.map((notice) => notice.body)") == texts

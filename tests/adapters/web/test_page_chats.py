@@ -67,10 +67,20 @@ async def test_a_chat_is_renamed_pinned_exported_and_erased(site: Site, chromium
     assert await site.parley.value("SELECT count(*) FROM conversations") == 3
 
 
-async def test_a_match_of_the_search_opens_its_chat_where_it_stands(site: Site, chromium: Browser) -> None:
+async def test_a_long_chat_is_printed_whole_and_opened_where_a_match_of_the_search_stands(
+    site: Site, chromium: Browser
+) -> None:
     await write_long_chat(site.parley, turns=100, chats=1)
     async with open_window(chromium, site.link("ann")) as window:
         page = window.page
+        # On paper it is whole.
+        await page.evaluate("print = () => { window.printed = document.querySelectorAll('.message').length }")
+        await page.locator("#chats a").first.click()
+        await expect(page.locator(".message")).to_have_count(60)
+        await page.get_by_role("button", name="This chat").click()
+        await page.get_by_role("button", name="Print, or save as PDF").click()
+        await page.wait_for_function("() => window.printed === 200")
+        await page.reload()
         await page.get_by_label("Search all chats").fill("question 7")
         await page.locator("#matches a", has_text="question 7").last.click()
         await expect(page.locator(".match")).to_contain_text("answer 7")

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, FilePayload, expect
 
 from tests.adapters.web.browser import Window, open_window
 from tests.adapters.web.conftest import Site
@@ -115,15 +115,24 @@ async def test_what_was_begun_to_write_is_kept_for_each_chat(window: Window, sit
     await window.says("about tea")
     await expect(window.answer().locator(".text")).to_have_text("You said: about tea")
     await box.fill("and about po")
+    await window.page.set_input_files("#files", FilePayload(name="pots.txt", mimeType="text/plain", buffer=b"two"))
     await window.page.locator("#new-chat").click()
     await expect(box).to_have_value("")
+    picked = window.page.locator("#picked .chip-name")
+    await expect(picked).to_have_count(0)
     await box.fill("something else")
     await window.page.locator("#chats a", has_text="about tea").click()
     await expect(box).to_have_value("and about po")
+    await expect(picked).to_have_text(["pots.txt"])
     await window.page.reload()
     await expect(box).to_have_value("and about po")
+    # A browser that has no room left for a draft takes the message all the same.
+    await window.page.evaluate("localStorage.setItem('parley.full', 'x'.repeat(5 * 1024 * 1024 - 1000))")
+    await box.fill("and about pots" + "." * 1000)
     await box.press("Enter")
     await expect(box).to_have_value("")
+    await expect(window.answer()).to_contain_text("and about pots...")
+    await window.page.evaluate("localStorage.removeItem('parley.full')")
 
     # What is refused is in the box again.
     await box.fill("x" * 100_001)
