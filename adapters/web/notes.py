@@ -24,7 +24,7 @@ HEADERS = {
 NO_STORE = HEADERS | {"Cache-Control": "no-store"}
 NEW_LINK = say("login.new_link")
 NOTE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<html lang="{language}"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Parley</title><link rel="icon" href="/static/icon.svg"><link rel="stylesheet" href="/static/style.css">
 {head}</head>
 <body class="note"><main><img src="/static/icon.svg" alt="" width="56" height="56"><h1>{title}</h1><p>{text}</p>
@@ -49,4 +49,4 @@ def note(
 
 def to_note(title: str, text: str, *, head: str = "", more: str = "") -> str:
     """Return a page with one message; `head` and `more` are HTML, the rest is text."""
-    return NOTE.format(head=head, title=escape(title), text=escape(text), more=more)
+    return NOTE.format(language=say("language"), head=head, title=escape(title), text=escape(text), more=more)

@@ -11,7 +11,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from adapters.web.admin.navigation import NAVIGATION
-from adapters.web.texts import say, say_in_html
+from adapters.web.texts import say, say_in_html, to_day
 from shared.text import escape_invisible, to_sentence
 
 NOTHING = "-"
@@ -23,7 +23,7 @@ def to_time(context: Context, moment: datetime | None) -> str:
     if moment is None:
         return NOTHING
     local = to_zone(moment, context["visit"].zone)
-    shown = f"{local.day} {local:%b %Y, %H:%M}"
+    shown = f"{to_day(local)}, {local:%H:%M}"
     iso = to_zone(moment, UTC).isoformat(timespec="seconds")
     return Markup('<time datetime="{}" title="{}">{}</time>').format(iso, f"{local:%Y-%m-%d %H:%M:%S %Z}", shown)
 
@@ -85,7 +85,7 @@ def build_templates(folder: Path) -> Environment:
         lstrip_blocks=True,
     )
     templates.globals["say"] = say_in_html
-    templates.filters |= {"time": to_time, "number": to_number, "dollars": to_dollars}
+    templates.filters |= {"time": to_time, "day": to_day, "number": to_number, "dollars": to_dollars}
     return templates
 
 

@@ -17,7 +17,7 @@ from adapters.web.login.sessions import session_of, with_session
 from adapters.web.notes import HEADERS, to_note
 from adapters.web.page.chat import place_in
 from adapters.web.page.chats import NO_CHAT, NO_STORE, TITLE_CHARS, find_chat, to_range, to_title
-from adapters.web.texts import say
+from adapters.web.texts import say, to_day
 from agent.app import App
 from agent.journal.files import FILES_HEADING
 from shared.db.statements import load_statements
@@ -32,7 +32,7 @@ FILE_LINK = re.compile(r"(?:https?://[^\s/<>()\[\]\"']+)?/files/\d+\?[\w=&.%-]+"
 NAMED_FILE_LINK = re.compile(rf"!?\[([^\[\]]*)\]\({FILE_LINK.pattern}\)")
 GONE = (say("share.nothing_here"), say("share.link_has_ended"))
 PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<html lang="{language}"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="robots" content="noindex, nofollow"><meta name="color-scheme" content="light dark">
 <title>{title} · Parley</title><link rel="icon" href="/static/icon.svg"><link rel="stylesheet" href="/static/style.css">
 <script type="module" src="/static/share.js"></script></head>
@@ -124,8 +124,9 @@ async def get_share(request: Request) -> Response:
     # Without the names of files, as the messages.
     title = to_title((row.title or "").partition(FILES_HEADING)[0])[:TITLE_CHARS]
     page = PAGE.format(
+        language=say("language"),
         title=escape(title or say("share.a_chat")),
-        about=escape(say("share.about", shared=f"{row.created_at:%d %B %Y}", ends=f"{row.expires_at:%d %B %Y}")),
+        about=escape(say("share.about", shared=to_day(row.created_at), ends=to_day(row.expires_at))),
         conversation=escape(say("conversation")),
         messages="".join(render_message(message.role, message.content) for message in messages),
     )

@@ -12,6 +12,7 @@ from adapters.web.page.page import PLACEHOLDER, STATIC, TEXTS_MODULE, render_tex
 from adapters.web.texts import PLACE, read_texts, say, say_in_html
 
 PAGES = [STATIC / name for name in ("index.html", "offline.html")]
+MANIFEST = STATIC / "parley.webmanifest"
 SCRIPTS = sorted(STATIC.glob("*.js"))
 NAME, WORDS = "Parley", re.compile(r"[A-Za-z]{2}")
 SPOKEN_ATTRIBUTES = {"aria-label", "title", "placeholder", "alt"}
@@ -67,7 +68,7 @@ class Spoken(HTMLParser):
 
 def list_used() -> set[str]:
     """Return the keys that pages and scripts name."""
-    keys = {key for path in PAGES for key in PLACEHOLDER.findall(path.read_text("utf-8"))}
+    keys = {key for path in (*PAGES, MANIFEST) for key in PLACEHOLDER.findall(path.read_text("utf-8"))}
     for path in SCRIPTS:
         script = read_script(path)
         keys |= set(re.findall(r"\btexts\.(\w+)", script))
@@ -86,8 +87,10 @@ def test_the_pages_use_each_text_and_no_other() -> None:
     texts = read_texts()
 
     assert list_used() == {key for key in texts if "." not in key}
-    files = {*HANDLERS, *TEMPLATES, *WEB.glob("*/*.py")}
+    files = {*HANDLERS, *TEMPLATES, WEB / "texts.py", *WEB.glob("*/*.py")}
     said = {key for path in files for key in SAID.findall(path.read_text("utf-8"))}
+    # What language the pages are in.
+    assert all('lang="en' not in path.read_text("utf-8") for path in (*HANDLERS, *TEMPLATES, *PAGES))
     assert {key for key in said if "." in key} == {key for key in texts if "." in key}
     assert said <= set(texts)
     assert all(text.strip() for text in texts.values())
