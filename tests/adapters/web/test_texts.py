@@ -30,7 +30,7 @@ SAID = re.compile(r'\bsay\(\s*["\']([\w.]+)["\']')
 # A column, and what the macros of the admin pages show as it is.
 TITLE, LABEL = re.compile(r"[A-Z][a-z]"), re.compile(r'(?:badge|empty|filters|table)\("|(?:hint|label)="')
 # What is shown where a value is missing.
-DEFAULT = re.compile(r'\bor "([A-Za-z][a-z ]*)"')
+DEFAULT = re.compile(r'\bor "([^"]*[A-Za-z][^"]*)"')
 SPOKEN = re.compile(r"[A-Za-z']{2,},? [a-z']{2,}|^[A-Z][a-z]+ [A-Za-z]|[a-z]{2}[.?!]$")
 # Headers, half a tag, classes, prefixes of fields, names of browsers and systems, and what is typed or compared.
 NO_SENTENCE = re.compile(
