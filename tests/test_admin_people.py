@@ -6,7 +6,7 @@ import asyncpg
 import pytest
 
 from adapters.cli.worker import statements
-from agent.commands.personal_data.erasure import finish_erasures
+from agent.personal_data.erasure import finish_erasures
 from agent.queue.maintenance.steps import Steps
 from shared.db.database import Address
 from shared.db.roles import ADMIN_ROLE

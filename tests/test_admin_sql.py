@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from agent.commands.personal_data.erasure import finish_erasures
+from agent.personal_data.erasure import finish_erasures
 from shared.db.database import Address
 from shared.db.roles import ADMIN_ROLE
 from shared.messages import AgentResponse

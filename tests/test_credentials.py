@@ -8,8 +8,8 @@ import pytest
 
 from agent import commands
 from agent.app import App
-from agent.commands.personal_data.erasure import erase, request_erasure
-from agent.commands.personal_data.export import export_person
+from agent.personal_data.erasure import erase, request_erasure
+from agent.personal_data.export import export_person
 from shared.db.database import Address
 from shared.errors import Refusal
 from shared.log import redact

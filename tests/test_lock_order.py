@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from agent.commands.personal_data.erasure import erase, request_erasure
+from agent.personal_data.erasure import erase, request_erasure
 from agent.queue.redaction import redact
 from shared.db.database import Address
 from tests.standins.openai_api.script import gated_answer

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from adapters.chat.buttons import AGAIN, BAD, CHOICE, GOOD, RUN, STOP, YES, Button, to_line
 from agent import commands
 from agent.live.channels import request_stop
-from agent.memory.turns import DELETED
+from agent.memory.deletion import DELETED
 from agent.turn.confirmations.approvers import to_answer_of_asked
 from shared.db.statements import load_statements
 from shared.errors import ConfirmationClosed

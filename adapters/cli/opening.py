@@ -15,7 +15,6 @@ from shared.db.statements import load_statements
 
 if TYPE_CHECKING:
     from sqlalchemy import TextClause
-    from sqlalchemy.ext.asyncio import AsyncSession
 
     from shared.db.database import Address, Database
     from shared.db.driver import Connection
@@ -177,16 +176,6 @@ def in_transaction(work: "Callable[[Connection, Settings], Awaitable[Result]]") 
 
     async def whole(settings: "Settings") -> Result:
         async with opened_connection(settings, find_database(settings)) as database, database.transaction() as session:
-            return await _begin(session, settings, work)
-
-    return _run(whole)
-
-
-def in_session(work: "Callable[[AsyncSession, Settings], Awaitable[Result]]") -> Result:
-    """Run `work` as `in_transaction` does, in a session of SQLAlchemy, which takes twice the time to start."""
-
-    async def whole(settings: "Settings") -> Result:
-        async with opened_database(settings) as database, database.transaction() as session:
             return await _begin(session, settings, work)
 
     return _run(whole)

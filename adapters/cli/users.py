@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from adapters.cli.console import progress, say, show_fields, show_json, show_table
-from adapters.cli.opening import in_session, in_transaction, opened_database, read_settings
+from adapters.cli.opening import find_database, in_transaction, opened_connection, read_settings
 from shared.db.statements import load_statements
 from shared.errors import Refusal
 from shared.messages import Permission
 
 if TYPE_CHECKING:
     from sqlalchemy import TextClause
-    from sqlalchemy.ext.asyncio import AsyncSession
 
     from shared.db.driver import Session
-    from shared.files.storage import Storage
     from shared.settings import Settings
 
 statements = load_statements(__file__)
@@ -134,14 +132,15 @@ def link(
 def export(who: str = WHO) -> None:
     """Print everything that is kept about a person, as JSON."""
 
-    async def work(session: "AsyncSession", settings: "Settings") -> Any:
-        from agent.commands.personal_data.export import export_person
+    async def work(session: "Session", settings: "Settings") -> Any:
+        from agent.personal_data.export import export_person
+        from shared.files.stored_file import FileLinks, to_base_url
+        from shared.settings import load_secrets
 
-        user_id = await find_user(session, who)
-        async with aclosing(_open_storage(settings)) as storage:
-            return await export_person(session, storage, user_id)
+        links = FileLinks(to_base_url(settings), load_secrets(settings).secret_keys)
+        return await export_person(session, links, await find_user(session, who))
 
-    show_json(in_session(work))
+    show_json(in_transaction(work))
 
 
 @app.command("erase")
@@ -151,8 +150,8 @@ def erase(
 ) -> None:
     """Erase a person with everything that is kept about them, and print a signed receipt."""
 
-    async def work(session: "AsyncSession", _settings: "Settings") -> int | None:
-        from agent.commands.personal_data.erasure import find_erasure, request_erasure
+    async def work(session: "Session", _settings: "Settings") -> int | None:
+        from agent.personal_data.erasure import find_erasure, request_erasure
 
         erasure = await find_erasure(session, int(who)) if who.isdecimal() and len(who) <= 18 else None
         if erasure is not None:
@@ -161,29 +160,26 @@ def erase(
         user_id = await find_user(session, who)
         return await request_erasure(session, user_id) if yes else None
 
-    erasure_id = in_session(work)
+    erasure_id = in_transaction(work)
     if erasure_id is None:
         raise Refusal("This can't be undone: rows, memories, messages and files of this person go. Add --yes.")
 
     async def erase_all() -> str:
-        from agent.commands.personal_data.erasure import erase as erase_person
+        from agent.personal_data.erasure import erase as erase_person
+        from shared.files.stores import open_store
         from shared.settings import load_secrets
 
         settings = read_settings(quiet=True)
-        async with opened_database(settings) as database, aclosing(_open_storage(settings)) as storage:
-            erasure = await erase_person(database, storage, erasure_id)
+        async with (
+            opened_connection(settings, find_database(settings)) as database,
+            aclosing(open_store(settings)) as store,
+        ):
+            erasure = await erase_person(database, store, erasure_id)
         return erasure.to_receipt(load_secrets(settings))
 
     with progress("erasing rows, memories, messages and files"):
         receipt = asyncio.run(erase_all())
     say(receipt)
-
-
-def _open_storage(settings: "Settings") -> "Storage":
-    from shared.files.storage import open_storage
-    from shared.settings import load_secrets
-
-    return open_storage(settings, load_secrets(settings))
 
 
 async def _read(session: "Session", user_id: int | None, limit: int) -> list[Any]:

@@ -7,13 +7,13 @@ from functools import partial
 from adapters.cli.compose import list_periodic_tasks
 from agent.app import App
 from agent.commands.grants.notices import send_notices
-from agent.commands.personal_data.erasure import finish_erasures
 from agent.commands.schedules.checks import make_checks
 from agent.commands.schedules.firing import fire_due
 from agent.memory.summaries.ongoing import FactReader
 from agent.memory.summaries.summarizer import Summarizer
 from agent.memory.turns import TurnMemories
 from agent.people.billing.budget import store_defaults
+from agent.personal_data.erasure import finish_erasures
 from agent.queue.job import GRACE_SECONDS, Bounds, Limits
 from agent.queue.maintenance.retention import (
     make_partitions,

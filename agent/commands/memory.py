@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from agent.commands.base import Answered, Command, Request
-from agent.commands.personal_data.confirmations import ask_for_confirmation
 from agent.commands.signature import Text
 from agent.people.billing.budget import may_search_by_meaning
+from agent.personal_data.confirmations import ask_for_confirmation
 from shared.db.statements import load_statements
 from shared.errors import Refusal
 from shared.memory.own import OwnMemory, count_own, get_own, list_own

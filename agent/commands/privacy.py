@@ -3,14 +3,14 @@
 from typing import Literal
 
 from agent.commands.base import Answered, Command, Request, command
-from agent.commands.personal_data.confirmations import (
+from agent.commands.signature import Id
+from agent.personal_data.confirmations import (
     Confirmed,
     ask_for_confirmation,
     take_confirmed,
 )
-from agent.commands.personal_data.erasure import erase, request_erasure
-from agent.commands.personal_data.export import store_archive
-from agent.commands.signature import Id
+from agent.personal_data.erasure import erase, request_erasure
+from agent.personal_data.export import store_archive
 from agent.turn.confirmations.rows import deny_command
 from shared.errors import Refusal, Unavailable
 from shared.memory.own import forget_all, forget_own

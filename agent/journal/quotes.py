@@ -4,12 +4,15 @@ import json
 import re
 import unicodedata
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from agent.prompts import prompts
-from shared.memory.memories import Neighbour, RecalledMemory
 from shared.messages import QuotedMessage
 from shared.text import cut
+
+if TYPE_CHECKING:
+    from shared.memory.memories import Neighbour, RecalledMemory
 
 MEMORY_CHARS = 300
 MAX_NAME_CHARS = 64
@@ -61,7 +64,7 @@ def with_earlier(text: str, earlier: Sequence[QuotedMessage]) -> str:
     return "\n".join([text, "", heading, *lines]).strip()
 
 
-def to_memory_line(memory: RecalledMemory, zone: ZoneInfo) -> str:
+def to_memory_line(memory: "RecalledMemory", zone: ZoneInfo) -> str:
     """Return a memory with its date and speaker, between its neighbours; quoted, so that the texts stay data."""
     day = f"{memory.said_at.astimezone(zone):%d %B %Y}"
     # A fact is known; a message was said by somebody.
@@ -75,7 +78,7 @@ def to_memory_line(memory: RecalledMemory, zone: ZoneInfo) -> str:
     return " ".join(texts)
 
 
-def _to_neighbour(neighbour: Neighbour) -> str:
+def _to_neighbour(neighbour: "Neighbour") -> str:
     text = quote(cut(neighbour.content, MEMORY_CHARS))
     if neighbour.is_from_bot:
         return f"you: {text}"

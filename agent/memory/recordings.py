@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from agent.prompts import prompts
-from shared.memory.index import split_text
-from shared.memory.storage import MAX_CONTENT_CHARS
+from shared.memory.tokenizer import MAX_CONTENT_CHARS, split_text
 
 
 @dataclass(frozen=True, slots=True)

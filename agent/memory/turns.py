@@ -4,17 +4,17 @@ The statement that ends a turn puts it on a list (`unremembered_turns`); the tra
 it off. So no reply waits for it, and a worker that dies in between loses nothing and stores nothing twice.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
 from agent.journal.pastes import has_pastes
+from agent.memory.deletion import DELETED
 from agent.memory.recordings import list_transcripts
 from agent.prompts import prompts
 from shared.db.database import Database
-from shared.db.driver import Session
 from shared.db.errors import is_lost
 from shared.db.statements import load_statements
 from shared.log import get_logger
@@ -26,8 +26,6 @@ from shared.tools import Tool
 statements = load_statements(__file__)
 
 BATCH = 200
-# What redaction leaves of a message.
-DELETED = "[deleted]"
 
 
 log = get_logger()
@@ -116,14 +114,3 @@ class TurnMemories:
             answer = NewMemory(turn.user_id, origin, turn.answer, said_at=turn.finished_at, is_from_bot=True)
             memories.append(answer)
         return memories
-
-
-async def forget_turns(
-    session: Session, *, platform: str, message_ids: Iterable[str] = (), turn_ids: Iterable[int | None] = ()
-) -> None:
-    """Delete the memories of these messages and of these turns, facts included; what is left is stored anew."""
-    turns = [turn_id_ for turn_id_ in turn_ids if turn_id_ is not None]
-    await session.execute(
-        statements.forget_messages, {"turn_ids": turns, "platform": platform, "message_ids": list(message_ids)}
-    )
-    await session.execute(statements.queue_turns, {"turn_ids": turns})

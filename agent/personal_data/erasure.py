@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
-from agent.memory.turns import DELETED
+from agent.memory.deletion import DELETED
 from agent.queue.redaction import redact
-from shared.db.database import Database
+from shared.db.driver import Session
+from shared.db.single import LongWork
 from shared.db.statements import load_statements
 from shared.errors import Unavailable
-from shared.files.storage import Storage
+from shared.files.stores.store import Eraser
 from shared.log import get_logger
 from shared.receipts import sign_receipt
 from shared.settings import Secrets
@@ -50,18 +49,19 @@ class Erased:
         return sign_receipt(secrets, content)
 
 
-async def request_erasure(session: AsyncSession, user_id: int) -> int | None:
+async def request_erasure(session: Session, user_id: int) -> int | None:
     """Store the wish to erase this person and return its id; None if there is no such person and never was."""
     erasure_id: int | None = (await session.execute(statements.request_erasure, {"user_id": user_id})).scalar_one()
     return erasure_id
 
 
-async def find_erasure(session: AsyncSession, user_id: int) -> int | None:
+async def find_erasure(session: Session, user_id: int) -> int | None:
     """Return the id of this person's erasure, finished or not; None if it was never wanted."""
-    return (await session.execute(statements.find_erasure, {"user_id": user_id})).scalar_one_or_none()
+    row = (await session.execute(statements.find_erasure, {"user_id": user_id})).one_or_none()
+    return None if row is None else int(row.id)
 
 
-async def erase(database: Database, storage: Storage, erasure_id: int) -> Erased:
+async def erase(database: LongWork, storage: Eraser, erasure_id: int) -> Erased:
     """Erase the person, or go on with it; raises `Unavailable` when storage or database can't be reached."""
     is_erased = False
     while not is_erased:
@@ -76,21 +76,21 @@ async def erase(database: Database, storage: Storage, erasure_id: int) -> Erased
     return Erased(row.id, row.user_id, requested_at=row.created_at, finished_at=row.finished_at, counts=row.erased)
 
 
-async def finish_erasures(database: Database, storage: Storage) -> int:
+async def finish_erasures(database: LongWork, storage: Eraser) -> int:
     """Go on with all erasures that a crash or an unreachable storage has interrupted; return how many were finished."""
     async with database.transaction() as session:
-        open_ids = (await session.execute(statements.list_open_erasures)).scalars().all()
+        rows = (await session.execute(statements.list_open_erasures)).all()
     count = 0
-    for erasure_id in open_ids:
+    for row in rows:
         try:
-            await erase(database, storage, erasure_id)
+            await erase(database, storage, row.id)
             count += 1
         except Unavailable as error:
-            log.warning("erasure_waits", erasure=erasure_id, cause=str(error))
+            log.warning("erasure_waits", erasure=row.id, cause=str(error))
     return count
 
 
-async def _erase_files(database: Database, storage: Storage, erasure_id: int) -> None:
+async def _erase_files(database: LongWork, storage: Eraser, erasure_id: int) -> None:
     while True:
         async with database.transaction() as session:
             files = (await session.execute(statements.list_files_to_erase, {"id": erasure_id, "step": STEP})).all()
@@ -102,7 +102,7 @@ async def _erase_files(database: Database, storage: Storage, erasure_id: int) ->
             await session.execute(statements.erase_files, {"id": erasure_id, "file_ids": [file.id for file in files]})
 
 
-async def _redact_quotes(database: Database, storage: Storage, erasure_id: int) -> None:
+async def _redact_quotes(database: LongWork, storage: Eraser, erasure_id: int) -> None:
     # Messages of others repeat what was said before them in the channel.
     for statement in (statements.list_own_messages, statements.list_overheard_messages):
         parameters = {"id": erasure_id, "step": STEP, "deleted": DELETED}

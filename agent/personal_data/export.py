@@ -1,17 +1,18 @@
 """Everything that is kept about a person, as one value that can be written as JSON, and as a file of theirs."""
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
-from shared.clock import Clock
-from shared.db.database import Database
 from shared.db.statements import load_statements
 from shared.errors import Refusal
-from shared.files.storage import Storage
-from shared.files.stored_file import StoredFile
 from shared.memory.visibility import act_for
+
+if TYPE_CHECKING:
+    from shared.clock import Clock
+    from shared.db.database import Database
+    from shared.db.driver import Session
+    from shared.files.storage import Storage
+    from shared.files.stored_file import FileLinks, StoredFile
 
 statements = load_statements(__file__)
 
@@ -35,23 +36,28 @@ LISTS = {
 }
 
 
-async def export_person(session: AsyncSession, storage: Storage, user_id: int) -> dict[str, Any] | None:
+async def export_person(session: "Session", links: "FileLinks", user_id: int) -> dict[str, Any] | None:
     """Return all rows about this person; files come as signed links that expire. None if there is no such person."""
-    profile = (await session.execute(statements.export_profile, {"user_id": user_id})).mappings().one_or_none()
+    profile = (await session.execute(statements.export_profile, {"user_id": user_id})).one_or_none()
     if profile is None:
         return None
     await act_for(session, user_id)
-    export: dict[str, Any] = {"profile": dict(profile)}
+    export: dict[str, Any] = {"profile": to_fields(profile)}
     for name, statement in LISTS.items():
-        rows = await session.execute(statement, {"user_id": user_id})
-        export[name] = [dict(row) for row in rows.mappings()]
+        rows = (await session.execute(statement, {"user_id": user_id})).all()
+        export[name] = [to_fields(row) for row in rows]
     export |= (await session.execute(statements.export_modules, {"user_id": user_id})).scalar_one()
-    files = (await session.execute(statements.export_files, {"user_id": user_id})).mappings()
-    export["files"] = [dict(row) | {"url": storage.sign(row["id"])} for row in files]
+    files = (await session.execute(statements.export_files, {"user_id": user_id})).all()
+    export["files"] = [to_fields(row) | {"url": links.sign(row.id)} for row in files]
     return export
 
 
-async def store_archive(database: Database, storage: Storage, user_id: int, clock: Clock) -> StoredFile:
+def to_fields(row: Any) -> dict[str, Any]:
+    """Return the columns of a row by name: of the driver's, or of SQLAlchemy's sessions."""
+    return dict(getattr(row, "_mapping", row))
+
+
+async def store_archive(database: "Database", storage: "Storage", user_id: int, clock: "Clock") -> "StoredFile":
     """Store the archive of this person in the place of an earlier one, and return it with a link that expires.
 
     Raises `ToolError` when their files take up too much room, `Unavailable` when storage can't be reached.

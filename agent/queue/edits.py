@@ -5,8 +5,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from agent.memory.deletion import forget_turns
 from agent.memory.summaries.claims import forget_summaries
-from agent.memory.turns import forget_turns
 from shared.db.database import Database
 from shared.db.driver import Session
 from shared.db.statements import load_statements

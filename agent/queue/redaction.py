@@ -13,15 +13,15 @@ from typing import Any
 
 from agent.journal.files import PendingFile, with_file_lines
 from agent.journal.quotes import with_earlier
+from agent.memory.deletion import DELETED, forget_turns
 from agent.memory.recordings import list_transcripts
 from agent.memory.summaries.claims import forget_summaries
-from agent.memory.turns import DELETED, forget_turns
 from agent.queue.edits import lock_turns
-from shared.db.database import Database
 from shared.db.driver import Session
+from shared.db.single import LongWork
 from shared.db.statements import load_statements
 from shared.errors import Unavailable
-from shared.files.storage import Storage
+from shared.files.stores.store import Eraser
 from shared.log import get_logger
 from shared.messages import Attachment, PlatformContext
 
@@ -59,8 +59,8 @@ class _Gone:
 
 
 async def redact(
-    database: Database,
-    storage: Storage,
+    database: LongWork,
+    storage: Eraser,
     *,
     platform: str,
     message_ids: Collection[str],

@@ -2,22 +2,20 @@
 
 import asyncio
 import hashlib
-import hmac
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from pathlib import PurePosixPath
 from tempfile import SpooledTemporaryFile
-from urllib.parse import urlencode
 
 from sqlalchemy import BigInteger, ColumnElement, delete, func, literal, select, true, update
 
-from shared.clock import Clock, SystemClock
+from shared.clock import Clock
 from shared.db.database import Database
 from shared.errors import FileDamaged, FileLost, NotFound, ToolError, Unavailable
 from shared.files.file_types import HEAD_BYTES, detect_type
 from shared.files.filenames import clean_filename, new_key
 from shared.files.quota import GUEST, QUOTAS, read_quota
-from shared.files.stored_file import StoredContent, StoredFile, to_author, to_content, to_label
+from shared.files.stored_file import FileLinks, StoredContent, StoredFile, to_author, to_base_url, to_content, to_label
 from shared.files.stores import open_store
 from shared.files.stores.content import CHUNK_BYTES, MEGABYTE, Content, hash_chunks, iterate, put
 from shared.files.stores.store import Store
@@ -28,13 +26,12 @@ from shared.sandbox.programs import Finished, Program
 from shared.settings import Secrets, Settings
 from shared.text import MAX_ID
 
-LINK_SECONDS = 24 * 3600
 MAX_LISTED = 100
 # What is read is held back until it is compared: up to this in memory, the rest on disk.
 MEMORY_BYTES = 8 * MEGABYTE
 
 
-class Storage:
+class Storage(FileLinks):
     """All files by key, and signed links to them. `FilesOfUser` has those that one user may see."""
 
     def __init__(
@@ -48,11 +45,8 @@ class Storage:
         quotas: Mapping[str, int] = QUOTAS,
     ) -> None:
         """Store up to `max_file_bytes` in a file, and for each person the bytes that `quotas` has for their level."""
+        super().__init__(base_url, secret_keys, clock)
         self._store = store
-        self.base_url = base_url.rstrip("/")
-        # Derived keys, so that a signature made for another purpose is not valid for a link.
-        self._keys = tuple(hmac.digest(key.encode(), b"parley file link", "sha256") for key in secret_keys)
-        self._clock = clock or SystemClock()
         self.sandbox = Sandbox()
         self.max_file_bytes = max_file_bytes
         self.quotas = quotas
@@ -143,21 +137,6 @@ class Storage:
             author=to_author(record.author),
         )
 
-    def sign(self, file_id: int) -> str:
-        """Return a link to a file that is valid for a day."""
-        until = int(self._clock.now().timestamp()) + LINK_SECONDS
-        query = urlencode({"until": until, "signature": _signature(self._keys[0], file_id, until)})
-        return f"{self.base_url}/files/{file_id}?{query}"
-
-    def check(self, file_id: int, query: Mapping[str, str]) -> bool:
-        """Tell whether these query parameters are a valid signature for this file that has not expired."""
-        until, signature = query.get("until", ""), query.get("signature", "")
-        if not (until.isascii() and until.isdecimal() and len(until) <= 12 and signature.isascii()):
-            return False
-        if int(until) <= self._clock.now().timestamp():
-            return False
-        return any(hmac.compare_digest(_signature(key, file_id, int(until)), signature) for key in self._keys)
-
     async def aclose(self) -> None:
         """Close the store."""
         await self._store.aclose()
@@ -165,11 +144,9 @@ class Storage:
 
 def open_storage(settings: Settings, secrets: Secrets, clock: Clock | None = None) -> Storage:
     """Return the configured storage without connecting to it, so that the program starts also when it is down."""
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    base_url = settings.public_url or f"http://{host}:{settings.port}"
     storage = Storage(
         open_store(settings),
-        base_url,
+        to_base_url(settings),
         secrets.secret_keys,
         clock=clock,
         max_file_bytes=settings.max_body_mb * MEGABYTE,
@@ -324,7 +301,3 @@ class FilesOfUser:
             label = to_label(record.id, record.filename, to_author(record.author))
             raise ToolError(f"The file {label} has not arrived; it has to be sent again.")
         return record
-
-
-def _signature(key: bytes, file_id: int, until: int) -> str:
-    return hmac.new(key, f"{file_id}.{until}".encode(), hashlib.sha256).hexdigest()

@@ -15,8 +15,8 @@ from shared.db.statements import load_statements
 from shared.errors import ToolError
 from shared.memory.embedders import Embedders
 from shared.memory.embeddings import Embedder, EmbeddingUnavailable, LiteLLMEmbedder, Price, at_unknown_price
-from shared.memory.index import index_missing
 from shared.memory.own import OwnMemory, forget_visible, list_similar
+from shared.memory.parameters import TYPES
 from shared.memory.recall import (
     Neighbour,
     RecalledMemory,
@@ -27,11 +27,11 @@ from shared.memory.recall import (
     find_in_indexes,
     plan_search,
 )
-from shared.memory.storage import CAPACITY, MAX_CONTENT_CHARS, Added, NewMemory, Origin, Source, add_memories
-from shared.memory.tokenizer import question_words
+from shared.memory.storage import CAPACITY, Added, NewMemory, Origin, Source, add_memories, index_missing
+from shared.memory.tokenizer import MAX_CONTENT_CHARS, question_words
 from shared.memory.vector_indexes import build_vector_indexes
 from shared.memory.vectors import MAX_CHARS, Vectors, charge
-from shared.memory.visibility import TYPES, Visibility, act_in
+from shared.memory.visibility import Visibility, act_in
 from shared.messages import Author, Place
 from shared.settings import Settings
 from shared.text import MAX_ID, clean

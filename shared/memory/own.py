@@ -7,9 +7,10 @@ from datetime import datetime
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.db.statements import load_statements
+from shared.memory.parameters import TYPES
 from shared.memory.tokenizer import question_words
 from shared.memory.vectors import to_halfvec
-from shared.memory.visibility import TYPES, Visibility, act_for, act_in
+from shared.memory.visibility import Visibility, act_for, act_in
 
 statements = load_statements(__file__, TYPES)
 

@@ -18,10 +18,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.memory.embeddings import Embedded
+from shared.memory.parameters import TYPES
 from shared.memory.tokenizer import split_words
 from shared.memory.vector_indexes import LARGE, find_nearest
 from shared.memory.vectors import to_halfvec
-from shared.memory.visibility import TYPES, Visibility
+from shared.memory.visibility import Visibility
 from shared.messages import Author, Place, Usage, to_fields
 
 statements = load_statements(__file__, TYPES)

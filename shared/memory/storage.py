@@ -1,4 +1,4 @@
-"""Stores memories with their words, in batches."""
+"""Stores memories with their index, how often each word occurs in each text, in batches."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,17 +8,18 @@ from typing import Any, Literal
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.db.statements import load_statements
-from shared.memory.index import TURN, count, split_text
-from shared.memory.tokenizer import content_key
-from shared.memory.visibility import TYPES
+from shared.memory.parameters import TYPES
+from shared.memory.tokenizer import MAX_CONTENT_CHARS, content_key, count_words, dated, split_text
 from shared.messages import Author, Place
 from shared.text import clean
 
 statements = load_statements(__file__, TYPES)
 
+Kind = Literal["turn", "window"]
+# The `source` of memories that are messages of a conversation; only these have neighbours.
+TURN = "turn"
 Scope = Literal["private", "conversation", "server", "everywhere"]
 Source = Literal["fact", "remembered", "turn"]
-MAX_CONTENT_CHARS = 2000
 MAX_SPEAKER_CHARS = 100
 # Facts of one person; messages are not counted.
 CAPACITY = 10_000
@@ -115,3 +116,18 @@ def _to_row(memory: NewMemory, content: str, n: int) -> dict[str, Any]:
         "confidence": memory.confidence,
         **count(content, memory.said_at),
     }
+
+
+async def index_missing(session: AsyncSession, limit: int) -> int:
+    """Index up to `limit` memories that an admin has inserted or changed; returns how many."""
+    memories = (await session.execute(statements.list_unindexed, {"limit": limit})).all()
+    if not memories:
+        return 0
+    rows = [{"id": row.memory_id, **count(row.content, row.said_at)} for row in memories]
+    return int((await session.execute(statements.index_memories, {"rows": rows})).scalar_one())
+
+
+def count(content: str, said_at: datetime) -> dict[str, Any]:
+    """Return what the index needs to know of a text: its words by frequency, and their number."""
+    words = count_words(dated(content, said_at))
+    return {"words": words, "length": words.total()}

@@ -6,10 +6,13 @@ Stemming is left to Postgres (its `english_stem` dictionary), which needs no lib
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime
 from hashlib import sha256
 
 MAX_WORD = 64
+# Of one memory.
+MAX_CONTENT_CHARS = 2000
 # Combining accents of Latin, Greek and Cyrillic. The marks of Thai or Hindi are part of the word and are kept.
 ACCENTS = re.compile("[\u0300-\u036f]")
 # Scripts written without spaces: Han, kana, Thai, Lao, Burmese, Khmer.
@@ -80,3 +83,14 @@ def content_key(text: str) -> str:
     """Return a hash that is equal for texts that differ only in case, white space and final punctuation."""
     folded = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     return sha256((folded.rstrip(".!。 ") or folded).encode()).hexdigest()
+
+
+def split_text(content: str, limit: int) -> Iterable[str]:
+    """Yield the text in parts of at most `limit` characters, broken at white space where there is any."""
+    while len(content) > limit:
+        end = max(content.rfind(space, limit // 2, limit) for space in " \n") + 1 or limit
+        if content[:end].strip():
+            yield content[:end].strip()
+        content = content[end:]
+    if content.strip():
+        yield content.strip()

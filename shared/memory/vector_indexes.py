@@ -18,7 +18,7 @@ from shared.db.database import Database
 from shared.db.driver import to_sql
 from shared.db.statements import load_statements
 from shared.log import get_logger
-from shared.memory.visibility import TYPES
+from shared.memory.parameters import TYPES
 
 statements = load_statements(__file__, TYPES)
 

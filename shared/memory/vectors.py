@@ -19,9 +19,9 @@ from shared.memory.embeddings import (
     EmbeddingUnavailable,
     RequestLimits,
 )
-from shared.memory.index import Kind
+from shared.memory.parameters import TYPES
+from shared.memory.storage import Kind
 from shared.memory.tokenizer import dated
-from shared.memory.visibility import TYPES
 from shared.messages import Usage
 
 statements = load_statements(__file__, TYPES)

@@ -21,8 +21,8 @@ from rich.console import Console
 
 from adapters.cli.worker import build_worker
 from adapters.tables import update_tables
-from agent.commands.personal_data.erasure import erase, request_erasure
 from agent.llm.providers.library import import_litellm
+from agent.personal_data.erasure import erase, request_erasure
 from agent.queue.maintenance.retention import remove_expired
 from agent.queue.maintenance.steps import Steps
 from shared.clock import SystemClock

@@ -46,7 +46,7 @@ IMPORTED = (
     "adapters.terminal.chat",
     "adapters.terminal.live",
     "adapters.web",
-    "agent.commands.personal_data.export",
+    "agent.personal_data.export",
     "agent.llm.offline",
     "alembic.command",
     "requests",

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent.journal.steps import PastStep
-from agent.memory.turns import DELETED
+from agent.memory.deletion import DELETED
 from agent.people.participants import ResolvedConversation
 from shared.db.database import Database
 from shared.db.statements import load_statements

@@ -8,9 +8,9 @@ from typing import Protocol
 
 import asyncpg
 
-from shared.db.connections import STATEMENT_SECONDS
+from shared.db.connections import LONG_STATEMENT_SECONDS, STATEMENT_SECONDS
 from shared.db.database import Address, raise_database_lost
-from shared.db.driver import Connection, close_connection
+from shared.db.driver import Connection, Session, close_connection
 from shared.db.errors import is_stale
 from shared.db.history import Witness
 
@@ -35,6 +35,18 @@ class SessionSource(Protocol):
 
     async def look(self, listening: asyncpg.Connection) -> None:
         """Look whether the connection that listens still is what Parley relies on; raises `UnfitDatabase`."""
+        ...
+
+
+class LongWork(Protocol):
+    """Opens transactions, and such as may take long. `Database`, or the one below."""
+
+    def transaction(self) -> AbstractAsyncContextManager[Session]:
+        """Open a transaction; raises `DatabaseLost`."""
+        ...
+
+    def long_transaction(self) -> AbstractAsyncContextManager[Session]:
+        """Open a transaction whose statements may take up to an hour; raises `DatabaseLost`."""
         ...
 
 
@@ -68,6 +80,17 @@ class SmallDatabase:
         async with self._taken() as connection, connection.transaction():
             yield Connection(connection)
 
+    @asynccontextmanager
+    async def long_transaction(self) -> AsyncIterator[Connection]:
+        """Open a transaction whose statements may take up to an hour, on a connection of its own."""
+        with raise_database_lost():
+            connection = await self._open(LONG_STATEMENT_SECONDS)
+            try:
+                async with connection.transaction():
+                    yield Connection(connection)
+            finally:
+                await close_connection(connection)
+
     async def connect(self, *, statement_seconds: float = STATEMENT_SECONDS) -> asyncpg.Connection:
         """Open a connection beside this one."""
         return await self.address.connect(statement_seconds=statement_seconds)
@@ -95,14 +118,18 @@ class SmallDatabase:
                 return self._connection
         elif self._connection is not None:
             await close_connection(self._connection)
-        connection, moves = await self.connect(), self.address.servers.moves
+        connection, moves = await self._open(), self.address.servers.moves
+        self._connection, self._moves = connection, moves
+        return connection
+
+    async def _open(self, statement_seconds: float = STATEMENT_SECONDS) -> asyncpg.Connection:
+        connection = await self.connect(statement_seconds=statement_seconds)
         with ExitStack() as closing:
             # Without the codecs it would give other values to the next statement.
             closing.callback(connection.terminate)
             for name in ("json", "jsonb"):
                 await connection.set_type_codec(name, schema="pg_catalog", encoder=str, decoder=json.loads)
             closing.pop_all()
-        self._connection, self._moves = connection, moves
         return connection
 
 

@@ -117,6 +117,8 @@ def list_heavy(shell: Shell, *arguments: str, stdin: str = "") -> set[str]:
         (["version"], DATABASE),
         (["user", "list"], DATABASE | {"rich"}),
         (["user", "set-budget", "discord:7", "1000", "--new"], DATABASE),
+        (["user", "export", "web:zoe"], DATABASE),
+        (["user", "erase", "web:zoe", "--yes"], DATABASE),
         (["link"], DATABASE),
         (["setup", "--help"], DATABASE | {"rich"}),
         (["doctor", "--help"], {"pydantic", "rich"}),
@@ -131,6 +133,7 @@ def list_heavy(shell: Shell, *arguments: str, stdin: str = "") -> set[str]:
 def test_a_command_imports_nothing_heavy_that_it_does_not_need(
     shell: Shell, arguments: list[str], expected: set[str]
 ) -> None:
+    shell.says("user", "set-budget", "web:zoe", "1000", "--new")
     (shell.folder / "SKILL.md").write_text("---\nname: greet\ndescription: Greets people.\n---\nSay hello.\n")
 
     assert list_heavy(shell, *arguments) == expected

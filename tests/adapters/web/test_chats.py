@@ -10,8 +10,8 @@ import pytest
 
 from adapters.web.page.chat import place_of
 from adapters.web.page.chats import erase_chat, find_chat
-from agent.commands.personal_data.erasure import erase, request_erasure
 from agent.memory.turns import statements as remembering
+from agent.personal_data.erasure import erase, request_erasure
 from shared.db.driver import Session
 from tests.adapters.web.conftest import Site
 from tests.adapters.web.test_chat import messages_of, sends

@@ -3,14 +3,16 @@
 import asyncio
 import json
 import re
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
 import asyncpg
 import pytest
 
-from agent.commands.personal_data.erasure import erase, finish_erasures, request_erasure
-from agent.commands.personal_data.export import LISTS, export_person, statements
+from agent.personal_data.erasure import erase, finish_erasures, request_erasure
+from agent.personal_data.export import LISTS, export_person, statements
+from shared.db.single import LongWork, SmallDatabase
 from shared.errors import NotFound, Refusal, Unavailable
 from shared.memory.memories import Memories
 from shared.memory.storage import NewMemory, Origin
@@ -67,6 +69,14 @@ async def ann(parley: Parley) -> int:
     return user_id
 
 
+@pytest.fixture(params=["a pool", "one connection"])
+async def database(parley: Parley, request: pytest.FixtureRequest) -> AsyncIterator[LongWork]:
+    """The database as workers have it, and as commands of the terminal do."""
+    small = SmallDatabase(parley.app.database.address)
+    yield small if request.param == "one connection" else parley.app.database
+    await small.close()
+
+
 async def erasure_of(parley: Parley, user_id: int) -> int:
     async with parley.app.database.transaction() as session:
         erasure_id = await request_erasure(session, user_id)
@@ -78,8 +88,8 @@ async def account_of(parley: Parley) -> str:
     return str(await parley.value("SELECT platform_user_id FROM user_platform_links"))
 
 
-async def test_an_export_holds_everything_and_is_json(parley: Parley, ann: int) -> None:
-    async with parley.app.database.transaction() as session:
+async def test_an_export_holds_everything_and_is_json(parley: Parley, ann: int, database: LongWork) -> None:
+    async with database.transaction() as session:
         export = await export_person(session, parley.app.files.storage, ann)
         assert await export_person(session, parley.app.files.storage, ann + 1) is None
 
@@ -97,11 +107,11 @@ async def test_an_export_holds_everything_and_is_json(parley: Parley, ann: int) 
 
 
 async def test_after_an_erasure_nothing_is_left_but_a_receipt(
-    parley: Parley, ann: int, owner: asyncpg.Connection
+    parley: Parley, ann: int, owner: asyncpg.Connection, database: LongWork
 ) -> None:
     account, key = await account_of(parley), await parley.value("SELECT minio_key FROM file_records")
 
-    erased = await erase(parley.app.database, parley.app.files.storage, await erasure_of(parley, ann))
+    erased = await erase(database, parley.app.files.storage, await erasure_of(parley, ann))
 
     assert await owner.fetchval(LEFT, ann, account) == 0
     with pytest.raises(NotFound):
@@ -160,7 +170,7 @@ WHERE turn_id = (SELECT max(id) FROM turns WHERE user_id = $1)
 
 
 async def test_after_an_erasure_no_table_has_a_word_or_an_account_of_the_person(
-    parley: Parley, model: OpenAIStub, owner: asyncpg.Connection
+    parley: Parley, model: OpenAIStub, owner: asyncpg.Connection, database: LongWork
 ) -> None:
     store = Answer(tool_calls=[("knowledge__remember", {"content": "Ann-Kathrin's walrus is grey."})])
     model.play(lambda body, number: store if number == 1 else Answer("A walrus!"))
@@ -187,7 +197,7 @@ async def test_after_an_erasure_no_table_has_a_word_or_an_account_of_the_person(
     )
     await remembered(parley)
 
-    await erase(parley.app.database, parley.app.files.storage, await erasure_of(parley, user_id))
+    await erase(database, parley.app.files.storage, await erasure_of(parley, user_id))
 
     tables = [row["table_name"] for row in await owner.fetch(TEXTS)]
     leaks = {
@@ -207,7 +217,7 @@ async def test_an_erasure_that_was_interrupted_is_continued(
 ) -> None:
     account, erasure_id = await account_of(parley), await erasure_of(parley, ann)
     with pytest.raises(Unavailable):
-        await erase(parley.app.database, UnreachableStorage(), erasure_id)  # type: ignore[arg-type]
+        await erase(parley.app.database, UnreachableStorage(), erasure_id)
     assert await parley.value("SELECT count(*) FROM file_records") == 1
     assert await erasure_of(parley, ann) == erasure_id
 

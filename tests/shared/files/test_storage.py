@@ -12,7 +12,8 @@ from shared.clock import SystemClock
 from shared.db.database import Database
 from shared.errors import NotFound, ToolError, Unavailable
 from shared.files.quota import QUOTAS, read_quota
-from shared.files.storage import LINK_SECONDS, FilesOfUser, Storage, open_storage
+from shared.files.storage import FilesOfUser, Storage, open_storage
+from shared.files.stored_file import LINK_SECONDS
 from shared.files.stores.folder import FolderStore
 from shared.models.files import FileRecord
 from shared.settings import Secrets, Settings
