@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]  # the package has no types
@@ -34,5 +35,7 @@ def kill_server(folder: Path) -> None:
     postmaster.suspend()
     processes = [postmaster, *postmaster.children(recursive=True)]
     for process in processes:
-        process.kill()
+        # One that served a client may have ended by itself since.
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
     psutil.wait_procs(processes, timeout=20)
