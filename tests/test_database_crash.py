@@ -5,6 +5,8 @@ No id of a turn is given out twice.
 
 import asyncio
 import math
+import os
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -179,6 +181,10 @@ async def crash_before_begin(
             await parley.platform.wait_for(1)
             # What the end of a turn commits would flush the message, too.
             await until_none(address, "SELECT count(*) FROM jobs")
+            async with connected(address) as owner:
+                writer = await owner.fetchval("SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'")
+            # It would flush what is committed from here on when its ten seconds are over, and that may be at once.
+            os.kill(writer, signal.SIGSTOP)
             yield parley
 
 
