@@ -79,8 +79,10 @@ class ChatPlatform(ABC):
     # The cells behind this door, of which `app` is the first one's; None: there are none.
     cells: "Cells | None" = None
 
-    def __init__(self, settings: PlatformSettings) -> None:
+    def __init__(self, settings: PlatformSettings, adapter: str | None = None) -> None:
         self.settings = settings
+        # Of the agent's several accounts there each has its own.
+        self.adapter = adapter or self.name
         # Set while messages can arrive.
         self.connected = asyncio.Event()
         self._app: App | None = None
@@ -89,7 +91,7 @@ class ChatPlatform(ABC):
     def app(self) -> "App":
         """Return the app; raises `Unavailable` while the platform is not open."""
         if self._app is None:
-            raise Unavailable(f"{self.name} is not open in this process.")
+            raise Unavailable(f"{self.adapter} is not open in this process.")
         return self._app
 
     async def open(self, app: "App") -> None:
@@ -109,7 +111,7 @@ class ChatPlatform(ABC):
         if not self.reports_connection:
             self.connected.set()
         try:
-            await stay_up(self.name, self.receive, app.clock.monotonic, longest_wait=self.longest_wait)
+            await stay_up(self.adapter, self.receive, app.clock.monotonic, longest_wait=self.longest_wait)
         finally:
             if is_ours:
                 await self.aclose()

@@ -1,6 +1,6 @@
 """The interface of a chat platform's settings; imported by every command, and therefore light."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,6 +23,11 @@ class PlatformSettings:
         """Return the variables that have to be set before the platform can be used; None if it is configured."""
         variables = [to_variable(self._name, field) for field in self.needed_fields if getattr(self, field) is None]
         return f"{' and '.join(variables)}, see docs/{self._name}.md" if variables else None
+
+    @property
+    def adapters(self) -> Sequence[str]:
+        """Return the adapters of the agent's accounts there, by which messages come and replies go."""
+        return (self._name,)
 
     @property
     def serves_http(self) -> bool:

@@ -91,7 +91,7 @@ class Rules:
         self._database, self._loader = database, BatchLoader(self._load)
 
     async def find(self, place: "Place") -> Any:
-        """Return the mode, `thread_per_question`, `answers_others`, and whether the agent `is_known` there."""
+        """Return the mode, `thread_per_question`, `answers_others`, whether the agent `is_known`, by which adapter."""
         return await self._loader.load(place)
 
     async def _load(self, places: Sequence["Place"]) -> Sequence[Any]:

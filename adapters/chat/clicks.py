@@ -103,7 +103,9 @@ async def _run_line(app: "App", click: Click, line: str) -> None:
     await click.acknowledge()
     arrival = click.arrival
     context = arrival.platform_context
-    reply = await commands.answer(app, arrival.sender, arrival.place, text=line, platform_context=context)
+    reply = await commands.answer(
+        app, arrival.sender, arrival.place, text=line, platform_context=context, adapter=arrival.adapter
+    )
     await click.replace(reply.text if reply is not None else GONE)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from adapters.base import STORE_SECONDS
 from adapters.chat.addressing import Addressing, Exchanges, Recent, Rules
 from adapters.chat.buttons import AnswerButtons, TurnButtons
-from adapters.chat.undelivered import keep, to_reply
+from adapters.chat.undelivered import Destination, keep, to_reply
 from agent import commands
 from agent.commands import CommandReply
 from agent.queue.edits import Edited, change_message, find_answer
@@ -53,9 +53,10 @@ async def answer_typed(
         return False
     if not await accept_answered(app.database, message):
         return True
-    sender, place, context = message.sender, message.place, message.platform_context
+    sender, place, context, adapter = message.sender, message.place, message.platform_context, message.adapter
     reply = await retry_on_lost_db(
-        lambda: commands.answer(app, sender, place, text=message.content, platform_context=context), STORE_SECONDS
+        lambda: commands.answer(app, sender, place, text=message.content, platform_context=context, adapter=adapter),
+        STORE_SECONDS,
     )
     if reply is None:
         return True
@@ -72,13 +73,15 @@ async def post_or_keep(
     post: Callable[[Reply], Awaitable[object]],
 ) -> None:
     """Show a reply that no turn gives to this message, now or when the platform is available again."""
-    asker, message_id = message.sender.platform_user_id, message.platform_message_id
+    to = Destination(
+        message.adapter, message.place, message.sender.platform_user_id, message_id=message.platform_message_id
+    )
     try:
-        await post(to_reply(message.place, reply, asker=asker, message_id=message_id))
+        await post(to_reply(to, reply))
     except Undeliverable as error:
         log.warning("command_not_answered", cause=str(error))
     except Unavailable as error:
-        await keep(app, message.place, asker=asker, reply=reply, message_id=message_id, error=error)
+        await keep(app, to, reply, error=error)
 
 
 class Edits:

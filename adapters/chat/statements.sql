@@ -42,19 +42,10 @@ SELECT parley_add_reply(NULL, CAST(:reply AS jsonb));
 
 -- name: list_rules
 -- For several places in one statement. The most specific rule applies: thread, channel, server. The agent takes part in a
--- thread as soon as a message of it is stored, which is before the turn creates the conversation.
+-- thread as soon as a message of it is stored, which is before the turn creates the conversation; as which of several bots,
+-- says the adapter.
 SELECT coalesce(rule.mode, 'mention') AS mode, coalesce(rule.thread_per_question, false) AS thread_per_question,
-    coalesce(rule.answers_others, false) AS answers_others, EXISTS (
-    SELECT FROM conversations
-    WHERE conversations.platform = place.platform AND platform_server_id = server AND platform_channel_id = channel
-      AND platform_thread_id IS NOT DISTINCT FROM thread
-) OR server IS NULL AND EXISTS (
-    SELECT FROM conversations
-    WHERE conversations.platform = place.platform AND platform_server_id IS NULL AND platform_channel_id = channel
-      AND platform_thread_id IS NOT DISTINCT FROM thread
-) OR EXISTS (
-    SELECT FROM inbox WHERE inbox.place_key = place.place_key AND status IN ('waiting', 'claimed')
-) AS is_known
+    coalesce(rule.answers_others, false) AS answers_others, spoken.number IS NOT NULL AS is_known, spoken.adapter
 FROM unnest(CAST(:platforms AS text[]), CAST(:servers AS text[]), CAST(:channels AS text[]), CAST(:threads AS text[]),
             CAST(:place_keys AS text[]))
      WITH ORDINALITY AS place (platform, server, channel, thread, place_key, number)
@@ -65,7 +56,19 @@ LEFT JOIN LATERAL (
     ORDER BY platform_channel_id IS NULL, platform_channel_id <> coalesce(thread, ''), platform_server_id IS NULL
     LIMIT 1
 ) AS rule ON true
-ORDER BY number;
+LEFT JOIN LATERAL (
+    SELECT 1 AS number, adapter FROM conversations
+    WHERE conversations.platform = place.platform AND platform_server_id = server AND platform_channel_id = channel
+      AND platform_thread_id IS NOT DISTINCT FROM thread
+    UNION ALL
+    SELECT 2, adapter FROM conversations
+    WHERE server IS NULL AND conversations.platform = place.platform AND platform_server_id IS NULL
+      AND platform_channel_id = channel AND platform_thread_id IS NOT DISTINCT FROM thread
+    UNION ALL
+    SELECT 3, adapter FROM inbox WHERE inbox.place_key = place.place_key AND status IN ('waiting', 'claimed')
+    LIMIT 1
+) AS spoken ON true
+ORDER BY place.number;
 
 -- name: take_lease
 -- Returns a row only to the process that may listen.

@@ -2,7 +2,7 @@
 
 import json
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from agent.queue.outbox import DIRECT, DeliveryInfo, Reply, without_late_note
@@ -24,18 +24,28 @@ AGAIN = "I could not answer in time; please give the command again."
 log = get_logger()
 
 
-def to_reply(place: Place, reply: "CommandReply", *, asker: str, message_id: str | None) -> Reply:
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where the reply to a person's command goes; `message_id` is None for a command that is no message."""
+
+    adapter: str
+    place: Place
+    asker: str
+    message_id: str | None = None
+
+
+def to_reply(to: Destination, reply: "CommandReply") -> Reply:
     """Return the reply to a command as one that a platform sends; what one may see is for that person alone."""
     return Reply(
         id=0,
         turn_id=0,
-        adapter=place.platform,
-        place=place,
-        reply_to=f"{DIRECT}{asker} {message_id or ''}" if reply.is_private else message_id,
+        adapter=to.adapter,
+        place=to.place,
+        reply_to=f"{DIRECT}{to.asker} {to.message_id or ''}" if reply.is_private else to.message_id,
         content=reply.text,
         files=reply.files,
         choices=tuple(choice.line for choice in reply.choices),
-        delivery=DeliveryInfo(asker=asker, key_text=AGAIN if reply.is_secret else None),
+        delivery=DeliveryInfo(asker=to.asker, key_text=AGAIN if reply.is_secret else None),
     )
 
 
@@ -44,17 +54,15 @@ def is_substitute(reply: Reply) -> bool:
     return not reply.turn_id and without_late_note(reply.content) == AGAIN
 
 
-async def keep(
-    app: "App", place: Place, *, asker: str, reply: "CommandReply", message_id: str | None, error: ParleyError
-) -> None:
+async def keep(app: "App", to: Destination, reply: "CommandReply", error: ParleyError) -> None:
     """Have a command's reply delivered later: the platform is away. What one may see goes to that person alone.
 
     Its buttons go with it, as the lines that they give; the text says how to confirm without them.
     """
     log.warning("command_not_answered", cause=str(error))
     # Only a reply for one person says whose its buttons are.
-    reply = replace(reply, is_private=reply.is_private or place.is_direct)
-    row = to_reply(place, reply, asker=asker, message_id=message_id).to_row(AGAIN_SECONDS)
+    reply = replace(reply, is_private=reply.is_private or to.place.is_direct)
+    row = to_reply(to, reply).to_row(AGAIN_SECONDS)
     row |= {"status": "pending", "error": str(error)}
     if reply.is_secret:
         # An admin who reads the table could use it before the person does.

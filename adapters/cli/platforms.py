@@ -40,17 +40,17 @@ def list_setting_names() -> list[str]:
 
 
 def build_platforms(settings: "Settings", *, only_http: bool = False) -> "list[ChatPlatform]":
-    """Return the configured platforms; with `only_http`, those that have routes on the web adapter."""
-    platform_settings = read_all_settings(settings)
+    """Return the configured platforms, each account as one; with `only_http`, those with routes on the web adapter."""
     return [
-        _build(name, own)
-        for name, own in platform_settings.items()
+        platform
+        for name, own in read_all_settings(settings).items()
         if own.missing is None and (own.serves_http or not only_http)
+        for platform in _build(name, own)
     ]
 
 
-def build_platform(name: str, settings: "Settings") -> "ChatPlatform":
-    """Return one platform; raises `ConfigurationError` with what to set or to run instead."""
+def build_accounts(name: str, settings: "Settings") -> "list[ChatPlatform]":
+    """Return the agent's accounts on a platform; raises `ConfigurationError` with what to set or to run instead."""
     folders = list_folders()
     if name in OTHERS:
         raise ConfigurationError(f"{name} is no chat platform; {OTHERS[name]}.")
@@ -71,10 +71,10 @@ async def examine_platforms(settings: "Settings") -> "AsyncIterator[tuple[str, F
     from adapters.base import Finding
 
     for name, own in read_all_settings(settings).items():
-        if own.missing is None:
-            async for finding in examine(_build(name, own), settings):
-                yield name, finding
-        elif any(getattr(own, field) is not None for field in own.needed_fields):
+        for platform in _build(name, own) if own.missing is None else ():
+            async for finding in examine(platform, settings):
+                yield platform.adapter, finding
+        if own.missing is not None and any(getattr(own, field) is not None for field in own.needed_fields):
             yield name, Finding("warn", f"it is not used yet; set {own.missing}")
 
 
@@ -91,8 +91,10 @@ async def examine(platform: "ChatPlatform", settings: "Settings") -> "AsyncItera
         await platform.aclose()
 
 
-def _build(name: str, own: "PlatformSettings") -> "ChatPlatform":
+def _build(name: str, own: "PlatformSettings") -> "list[ChatPlatform]":
     from adapters.base import ChatPlatform
 
     # mypy forbids abstract classes here; the class that is found is concrete.
-    return find_class(f"adapters.{name}.platform", ChatPlatform)(own)  # type: ignore[type-abstract]
+    kind = find_class(f"adapters.{name}.platform", ChatPlatform)  # type: ignore[type-abstract]
+    # Only a platform whose settings have several adapters has to be told which.
+    return [kind(own) if adapter == name else kind(own, adapter) for adapter in own.adapters]

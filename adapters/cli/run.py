@@ -58,7 +58,7 @@ def run_all(
             lines = await _list_addresses(running_app, count)
             say("\n".join([f"Parley {__version__} is ready{'' if is_older else _describe_start(child)}", *lines]))
             for platform in platforms:
-                say(f"  {platform.name:9} {'listening' if platform.connected.is_set() else 'connecting …'}")
+                say(f"  {platform.adapter:9} {'listening' if platform.connected.is_set() else 'connecting …'}")
             say("Ctrl+C stops it.")
             tasks.append(asyncio.create_task(_say_missing_keys(running_app)))
             tasks.extend(
@@ -106,7 +106,7 @@ def run_worker() -> None:
 @app.command("adapter")
 def run_adapter(name: str = typer.Argument(metavar="NAME", help="web, or a chat platform.")) -> None:
     """Run one adapter only: what comes in there is stored and waits for a worker."""
-    from adapters.cli.platforms import WEB, build_platform, build_platforms
+    from adapters.cli.platforms import WEB, build_accounts, build_platforms
     from adapters.cli.serving import Parts, serve
 
     settings = read_settings()
@@ -121,7 +121,7 @@ def run_adapter(name: str = typer.Argument(metavar="NAME", help="web, or a chat 
         # The web adapter also serves the platforms' routes.
         parts = Parts(web=True, senders=build_platforms(settings, only_http=True), cells=cells)
     else:
-        parts = Parts(listeners=[build_platform(name, settings)], cells=cells)
+        parts = Parts(listeners=build_accounts(name, settings), cells=cells)
 
     async def report(running_app: "App") -> None:
         lines = await _list_addresses(running_app) if parts.web else [f"{name} is open"]
@@ -206,7 +206,7 @@ async def _find_shortage(running_app: "App", count: int) -> str | None:
 
 async def _say_connected(platform: "ChatPlatform") -> None:
     await platform.connected.wait()
-    say(f"  {platform.name:9} listening")
+    say(f"  {platform.adapter:9} listening")
 
 
 async def _say_missing_keys(running_app: "App") -> None:

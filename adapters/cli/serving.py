@@ -110,7 +110,7 @@ async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awa
     address = await asyncio.to_thread(find_database, settings)
     if not await _wait_for_database(partial(prepare, settings, address), stopping, parts.child):
         return True
-    senders = {sender.name: sender for sender in parts.senders}
+    senders = {sender.adapter: sender for sender in parts.senders}
     async with kept_up(settings, address), open_app(settings, address, senders) as app:
         with ExitStack() as tracing:
             if (endpoint := app.settings.otel_exporter_otlp_endpoint) is not None:
@@ -150,7 +150,7 @@ async def _run_parts(
         can_answer.set()
     for listener in parts.listeners:
         listener.cells = cells
-    tasks = [asyncio.create_task(listener.listen(app), name=listener.name) for listener in parts.listeners]
+    tasks = [asyncio.create_task(listener.listen(app), name=listener.adapter) for listener in parts.listeners]
     if parts.worker:
         tasks.append(asyncio.create_task(_work(app, can_answer), name="worker"))
     if parts.web:

@@ -9,11 +9,10 @@ from aiohttp import ClientError, TraceConfig
 from discord.http import HTTPClient, Route
 
 from adapters.base import Finding
+from adapters.discord.bots import Bot
 from adapters.discord.interactions.slash import to_payload
-from adapters.discord.settings import DiscordSettings
 from adapters.discord.transport.library import open_http
 from adapters.discord.transport.rest import IntentMissing, TokenRefused
-from shared.settings import Settings
 
 # Either flag shows that "Message Content" is switched on; small bots have the limited one.
 CONTENT_FLAGS = (1 << 18) | (1 << 19)
@@ -28,12 +27,11 @@ def wanted_permissions() -> discord.Permissions:
     return discord.Permissions(**dict.fromkeys((*NEEDED, *USEFUL), True))
 
 
-async def examine(settings: DiscordSettings, _program: Settings) -> AsyncGenerator[Finding]:
-    """Yield the findings about everything that Discord knows of the bot."""
+async def examine(bot: Bot) -> AsyncGenerator[Finding]:
+    """Yield the findings about everything that Discord knows of a bot."""
     http = open_http(TraceConfig())
     try:
-        token = settings.token.get_secret_value() if settings.token else ""
-        async with aclosing(_examine(http, token)) as findings:
+        async with aclosing(_examine(http, bot.token)) as findings:
             async for finding in findings:
                 yield finding
     except discord.LoginFailure:

@@ -126,7 +126,7 @@ class Gateway(discord.AutoShardedClient):
         super().__init__(**(client_options(rest.rate_limiter.trace()) | own | options))
         self._app, self._rest, self._shard, self._checkpoint = app, rest, shard, shard.checkpoint
         self._cells = cells
-        self._listening, self._interactions = Listening(), Interactions(app, rest)
+        self._listening, self._interactions = Listening(rest.bot), Interactions(app, rest)
         self._directs = DirectChannels(app.database, rest.rate_limiter.bot, app.clock.monotonic)
         self._members = Members(rest.rate_limiter)
         # The ids after which messages were missed before this session, and while the lease had ended; 0: none were.
@@ -364,9 +364,9 @@ class Gateway(discord.AutoShardedClient):
             return
         if message.guild is not None and isinstance(message.author, discord.User):
             await self._members.complete(message)
-        text = to_text(message, self.me)
+        text, incoming = to_text(message, self.me), to_incoming(message, self.me, adapter=self._rest.bot.adapter)
         post = partial(post_reply, app, self._rest)
-        if to_command_line(text) is not None and await answer_typed(app, to_incoming(message, self.me), post):
+        if to_command_line(text) is not None and await answer_typed(app, incoming, post):
             return
         earlier = await self._listening.list_earlier(message, self.me, is_first=mention.is_first)
         # None without the permission to open a thread.
@@ -381,7 +381,7 @@ class Gateway(discord.AutoShardedClient):
                 thread_id = str(message.id) if error.platform_code == THREAD_EXISTS else None
             except Unavailable:
                 thread_id = None
-        incoming = to_incoming(message, self.me, earlier, thread_id=thread_id)
+        incoming = to_incoming(message, self.me, earlier, adapter=self._rest.bot.adapter, thread_id=thread_id)
         # What is set for the channel is where the server comes from, its new messages may be stored where it goes.
         await (app.inbox if self._cells is None else self._cells).accept(
             replace(incoming, sent_at=sent_at or incoming.sent_at)

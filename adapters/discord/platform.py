@@ -1,9 +1,9 @@
 """Discord as a `ChatPlatform`: processes share the shards, every worker sends and shows live text."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from adapters.base import DirectPlatform, key_of
+from adapters.base import DirectPlatform, Finding, key_of
 from adapters.chat.live import LIVE_AFTER, show_live
 from adapters.discord.events.incoming import PLATFORM
 from adapters.discord.sending.live import LiveMessage
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from agent.app import App
     from agent.live.announcer import LiveTurn
     from agent.queue.outbox import Reply
+    from shared.settings import Settings
 
 
 class DiscordPlatform(DirectPlatform):
-    """Discord with one bot token."""
+    """Discord as one bot."""
 
     name = PLATFORM
     settings: DiscordSettings
@@ -38,13 +39,14 @@ class DiscordPlatform(DirectPlatform):
         MISSING_PERMISSIONS: "I may not write there; somebody who manages the server can give me the permission",
     }
 
-    def __init__(self, settings: DiscordSettings, **options: Any) -> None:
-        """Store the settings; `options` are passed to the library's client."""
-        if settings.token is None:
+    def __init__(self, settings: DiscordSettings, adapter: str = PLATFORM, **options: Any) -> None:
+        """Be the bot with this adapter; `options` are passed to the library's client."""
+        super().__init__(settings, adapter)
+        bot = next((bot for bot in settings.bots if bot.adapter == adapter), None)
+        if bot is None:
             raise ConfigurationError("DISCORD_TOKEN is not set; docs/discord.md says where to get one.")
-        super().__init__(settings)
         redirect(settings)
-        self._token, self._options = settings.token.get_secret_value(), options
+        self.bot, self._options = bot, options
         self._sender: Sender | None = None
 
     @property
@@ -57,8 +59,8 @@ class DiscordPlatform(DirectPlatform):
     async def open(self, app: "App") -> None:
         """Create the clients and limits from the app's collaborators; no request is sent yet."""
         await super().open(app)
-        limiter = RateLimiter(app.database, self._token, self.settings.requests_per_second)
-        self._sender = Sender(app, Rest(self._token, limiter))
+        limiter = RateLimiter(app.database, self.bot.token, self.settings.requests_per_second)
+        self._sender = Sender(app, Rest(self.bot, limiter))
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -66,6 +68,14 @@ class DiscordPlatform(DirectPlatform):
             await self._sender.rest.aclose()
             self._sender = None
         await super().aclose()
+
+    async def examine(self, settings: "Settings") -> AsyncGenerator[Finding]:
+        """Yield what `parley doctor` finds out about this bot."""
+        # Imported here because only commands of the terminal look.
+        from adapters.discord.doctor import examine
+
+        async for finding in examine(self.bot):
+            yield finding
 
     async def receive(self) -> None:
         """Hold gateway connections for the shards that this process gets, until they are lost."""
@@ -77,7 +87,7 @@ class DiscordPlatform(DirectPlatform):
 
         async def connect(shard: "Shard") -> None:
             async with Gateway(app, rest, shard, cells=self.cells, **self._options) as client:
-                await client.start_up(self._token)
+                await client.start_up(self.bot.token)
 
         await Shards(app, self.settings, rest, connect=connect).run()
 

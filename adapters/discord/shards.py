@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adapters.base import name_holder, stay_up
-from adapters.discord.events.incoming import PLATFORM
 from adapters.discord.gateway import Checkpoint, Shard
 from adapters.discord.sessions import Sessions
 from shared.db.database import DatabaseLost
@@ -104,16 +103,16 @@ class Shards:
     async def _connect_to(self, marks: Mapping[int, str | None], count: int, sessions: Sessions) -> None:
         changed = [connection.shard.id for connection in self._connections.values() if connection.shard.count != count]
         if lost := sorted({*changed, *(self._connections.keys() - marks.keys())}):
-            log.info("discord_shards_left", shards=lost)
+            log.info("discord_shards_left", adapter=self._rest.bot.adapter, shards=lost)
             await self._stop(lost, sessions)
         new = sorted(marks.keys() - self._connections.keys())
         if new:
-            log.info("discord_shards_leased", shards=new, of=count)
+            log.info("discord_shards_leased", adapter=self._rest.bot.adapter, shards=new, of=count)
         for shard_id in new:
             shard = Shard(shard_id, count, Checkpoint(), sessions=sessions)
             shard.checkpoint.begin_at(marks[shard_id], self._app.clock.now())
-            start = stay_up(PLATFORM, partial(self._connect, shard), self._app.clock.monotonic)
-            task = asyncio.create_task(start, name=f"discord {shard_id}")
+            start = stay_up(self._rest.bot.adapter, partial(self._connect, shard), self._app.clock.monotonic)
+            task = asyncio.create_task(start, name=f"{self._rest.bot.adapter} {shard_id}")
             self._connections[shard_id] = Connection(shard, task)
 
     async def _stop(self, shard_ids: Collection[int], sessions: Sessions) -> dict[int, str | None]:

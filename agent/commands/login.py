@@ -26,7 +26,7 @@ async def log_in(request: Request, *_: str) -> str | Answered:
     """Send you a link that opens my page as you, once, within ten minutes."""
     if request.adapter == PAGE:
         return HERE_ALREADY
-    if request.adapter in PROGRAMS or request.adapter != request.place.platform:
+    if request.adapter in PROGRAMS or request.adapter.partition(":")[0] != request.place.platform:
         raise Refusal(TO_PROGRAM)
     app, sender = request.app, request.sender
     visitor = {"door": "command", "visitor": f"user {request.user.id}", "most": MOST_LINKS, "seconds": LINK_SECONDS}

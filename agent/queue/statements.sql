@@ -192,7 +192,7 @@ SELECT changed.turn_id FROM inbox LEFT JOIN changed ON changed.id = inbox.id
 WHERE platform = :platform AND platform_event_id = :message_id;
 
 -- name: find_answer
-SELECT platform_message_id, platform_channel_id, platform_thread_id, choices,
+SELECT adapter, platform_message_id, platform_channel_id, platform_thread_id, choices,
        status IN ('pending', 'claimed') AS is_on_its_way
 FROM outbox WHERE turn_id = :turn_id;
 

@@ -7,6 +7,7 @@ CREATE TABLE conversations (
     platform_channel_id text NOT NULL,
     platform_thread_id text,
     is_direct boolean NOT NULL DEFAULT false,
+    adapter text,
     user_id bigint REFERENCES users ON DELETE SET NULL,
     persona_id bigint REFERENCES personas ON DELETE SET NULL,
     chosen_persona_id bigint REFERENCES personas ON DELETE SET NULL,
@@ -38,6 +39,8 @@ COMMENT ON COLUMN conversations.platform_server_id IS 'Server or workspace; NULL
 COMMENT ON COLUMN conversations.platform_channel_id IS 'Channel.';
 COMMENT ON COLUMN conversations.platform_thread_id IS 'Thread; NULL: the channel itself.';
 COMMENT ON COLUMN conversations.is_direct IS 'A direct message: nobody else reads it.';
+COMMENT ON COLUMN conversations.adapter IS
+    'By which its last message came: of several bots, the one that answers in a thread without being called.';
 COMMENT ON COLUMN conversations.user_id IS 'Who wrote first.';
 COMMENT ON COLUMN conversations.persona_id IS 'The persona that answered last.';
 COMMENT ON COLUMN conversations.chosen_persona_id IS

@@ -16,7 +16,7 @@ import adapters
 from adapters.base import Finding
 from adapters.cli.opening import prepare
 from adapters.cli.platforms import (
-    build_platform,
+    build_accounts,
     build_platforms,
     examine_platforms,
     list_setting_names,
@@ -86,7 +86,7 @@ class Writer:
 @pytest.fixture
 async def writer(mailbox: Path, settings: Settings, address: Address, model: OpenAIStub) -> AsyncIterator[Writer]:
     """A running Parley that listens to the mailbox, and somebody in it."""
-    platform = build_platform("mailbox", settings)
+    (platform,) = build_accounts("mailbox", settings)
     await prepare(settings, address)
     async with open_parley(settings, address, model, senders={"mailbox": platform}) as parley:
         listening = asyncio.create_task(platform.listen(parley.app))
@@ -125,7 +125,7 @@ async def test_the_doctor_looks_at_it_and_without_its_folder_it_is_not_configure
     os.environ["MAILBOX_FOLDER"] = ""
     assert build_platforms(settings) == []
     with pytest.raises(ConfigurationError, match="mailbox is not configured; set MAILBOX_FOLDER to a folder"):
-        build_platform("mailbox", settings)
+        build_accounts("mailbox", settings)
 
 
 async def test_a_message_is_answered_in_parts_and_again_when_it_is_edited(writer: Writer, model: OpenAIStub) -> None:

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from adapters.cli.console import complain
 from adapters.cli.findings import Finding
-from adapters.cli.platforms import build_platform, examine
+from adapters.cli.platforms import build_accounts, examine
 from adapters.cli.setup.interview import Interview, Values
 from adapters.cli.setup.trials import ask_until_it_works, run_trial
 from adapters.folders import find_settings_class, list_folders
@@ -86,7 +86,8 @@ def _try_platform(name: str, answers: Values) -> tuple[Values, Sequence[Finding]
         settings = try_values(values)
         return [
             Finding(finding.level, name, finding.text, is_outage=finding.is_outage)
-            async for finding in examine(build_platform(name, settings), settings)
+            for platform in build_accounts(name, settings)
+            async for finding in examine(platform, settings)
         ]
 
     return values, failures or run_trial(name, work())

@@ -19,11 +19,16 @@ USER, ROLE, CHANNEL, EMOJI = (
 
 
 def to_incoming(
-    message: discord.Message, me: int, earlier: Sequence[QuotedMessage] = (), thread_id: str | None = None
+    message: discord.Message,
+    me: int,
+    earlier: Sequence[QuotedMessage] = (),
+    *,
+    adapter: str = PLATFORM,
+    thread_id: str | None = None,
 ) -> IncomingMessage:
     """Return the event as an `IncomingMessage`; `thread_id` is a thread that was opened for this question."""
     return IncomingMessage(
-        adapter=PLATFORM,
+        adapter=adapter,
         sender=to_sender(message.author),
         place=to_place(message.channel, message.guild, thread_id),
         event_id=str(message.id),
@@ -75,6 +80,7 @@ def to_interaction_place(interaction: discord.Interaction) -> Place:
 
 def from_interaction(
     interaction: discord.Interaction,
+    adapter: str,
     content: str = "",
     *,
     reply_to: str | None = None,
@@ -84,7 +90,7 @@ def from_interaction(
     """Return an interaction as an `IncomingMessage`."""
     context = to_platform_context(interaction.user, interaction.channel, interaction.guild, earlier=earlier)
     return IncomingMessage(
-        adapter=PLATFORM,
+        adapter=adapter,
         sender=to_sender(interaction.user),
         place=to_interaction_place(interaction),
         event_id=str(interaction.id),

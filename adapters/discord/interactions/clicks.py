@@ -27,7 +27,7 @@ class DiscordClick(Click):
         self, button: Button, interaction: "discord.Interaction", acknowledger: Acknowledger, inbox: "Inbox"
     ) -> None:
         message_id = str(interaction.message.id) if interaction.message is not None else None
-        super().__init__(button, from_interaction(interaction, reply_to=message_id))
+        super().__init__(button, from_interaction(interaction, acknowledger.adapter, reply_to=message_id))
         self._interaction, self._acknowledger, self._inbox = interaction, acknowledger, inbox
 
     async def whisper(self, text: str) -> None:

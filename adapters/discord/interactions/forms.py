@@ -18,7 +18,7 @@ from adapters.chat.forms import (
     below_refused,
     menu_buttons,
 )
-from adapters.discord.events.incoming import from_interaction
+from adapters.discord.events.incoming import PLATFORM, from_interaction
 from adapters.discord.interactions.respond import (
     AT_ONCE_SECONDS,
     LABEL,
@@ -131,7 +131,7 @@ class AdminForms:
 
 def to_asker(interaction: discord.Interaction) -> Asker:
     """Return who uses a form, and where."""
-    arrival = from_interaction(interaction)
+    arrival = from_interaction(interaction, PLATFORM)
     return Asker(arrival.sender, arrival.place, arrival.platform_context)
 
 

@@ -12,7 +12,7 @@ from adapters.chat.buttons import find_button
 from adapters.chat.clicks import accept_click
 from adapters.chat.forms import find_form_id
 from adapters.chat.intake import to_file
-from adapters.chat.undelivered import keep
+from adapters.chat.undelivered import Destination, keep
 from adapters.discord.events.incoming import (
     PLATFORM,
     from_interaction,
@@ -152,6 +152,7 @@ class Interactions:
         # more.
         is_private = slash_command.is_private if is_deferred and slash_command is not None else reply.is_private
         reply = replace(reply, is_private=is_private)
+        to = Destination(self._rest.bot.adapter, place, str(interaction.user.id))
         try:
             (first, files), *others = await to_bodies(self._app, reply, str(interaction.user.id))
             writer = ResponseWriter(self._rest, interaction.token, is_private=reply.is_private)
@@ -165,18 +166,24 @@ class Interactions:
         except Refused as error:
             if error.platform_code not in {*GONE, UNKNOWN_INTERACTION}:
                 raise
-            await keep(self._app, place, asker=str(interaction.user.id), reply=reply, message_id=None, error=error)
+            await keep(self._app, to, reply, error=error)
         except Unavailable as error:
-            await keep(self._app, place, asker=str(interaction.user.id), reply=reply, message_id=None, error=error)
+            await keep(self._app, to, reply, error=error)
 
     async def _answer(self, interaction: discord.Interaction, place: Place, line: str) -> CommandReply | None:
         # None if another process does: for a moment two may hold a shard, when the database's clock was set or a
         # machine was paused.
-        arrival = from_interaction(interaction)
+        arrival = from_interaction(interaction, self._rest.bot.adapter)
         if not await accept_answered(self._app.database, arrival):
             return None
-        context = arrival.platform_context
-        reply = await commands.answer(self._app, arrival.sender, place, text=line, platform_context=context)
+        reply = await commands.answer(
+            self._app,
+            arrival.sender,
+            place,
+            text=line,
+            platform_context=arrival.platform_context,
+            adapter=arrival.adapter,
+        )
         return reply or CommandReply(f"There is no command {line.partition(' ')[0]}.", is_private=True)
 
     async def _ask(
@@ -189,7 +196,8 @@ class Interactions:
         is_deferred_in_private: bool = False,
     ) -> None:
         reply_to = f"{WHISPER if is_deferred_in_private else INTERACTION}:{interaction.token}"
-        message = from_interaction(interaction, question, reply_to=reply_to, files=files, earlier=earlier)
+        adapter = self._rest.bot.adapter
+        message = from_interaction(interaction, adapter, question, reply_to=reply_to, files=files, earlier=earlier)
         defer = partial(self._acknowledger.defer, interaction, is_private=False)
         await store(self._app.inbox, message, None if is_deferred_in_private else defer)
 

@@ -44,7 +44,7 @@ class Acknowledger:
     """Acknowledges interactions."""
 
     def __init__(self, rest: Rest) -> None:
-        self._rest = rest
+        self._rest, self.adapter = rest, rest.bot.adapter
 
     async def defer(self, interaction: discord.Interaction, *, is_private: bool) -> None:
         """Acknowledge with "is thinking…", for everybody or for this person only."""

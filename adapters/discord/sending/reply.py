@@ -282,6 +282,9 @@ def to_component(button: ShownButton) -> Json:
 
 async def replace_buttons(rest: Rest, answer: Any, answer_buttons: AnswerButtons) -> None:
     """Replace the buttons of a posted answer; `answer` is its outbox row."""
+    if answer.adapter != rest.bot.adapter:
+        # Every bot that reads the channel is told of an edit; only its author may change a message.
+        return
     channel_id = answer.platform_thread_id or answer.platform_channel_id
     path, body = "/channels/{channel_id}/messages/{message_id}", {"components": list(to_rows(answer_buttons))}
     try:

@@ -21,6 +21,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, w
 from adapters import base
 from adapters.base import BotAccount
 from adapters.chat.parts import Upload
+from adapters.discord.bots import Bot
 from adapters.discord.transport.library import open_http
 from shared.db.database import Database, DatabaseLost
 from shared.db.statements import load_statements
@@ -179,9 +180,8 @@ class IntentMissing(Undeliverable):
 class Rest:
     """The library's REST client with the shared rate limit; it logs in with the first call."""
 
-    def __init__(self, token: str, rate_limiter: RateLimiter) -> None:
-        self.rate_limiter = rate_limiter
-        self._token = token
+    def __init__(self, bot: Bot, rate_limiter: RateLimiter) -> None:
+        self.bot, self.rate_limiter = bot, rate_limiter
         self._http: HTTPClient | None = None
         self._me: Json = {}
         self._logging_in = asyncio.Lock()
@@ -252,7 +252,7 @@ class Rest:
                 return self._http
             http = open_http(self.rate_limiter.trace())
             try:
-                self._me = dict(await as_our_errors(http.static_login(self._token)))
+                self._me = dict(await as_our_errors(http.static_login(self.bot.token)))
                 self._http = http
             finally:
                 if self._http is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from adapters.chat.buttons import buttons_of
-from adapters.chat.undelivered import keep
+from adapters.chat.undelivered import Destination, keep
 from adapters.slack.events.commands import send_privately
 from adapters.slack.events.incoming import PLATFORM, to_plain
 from adapters.slack.install import COMMAND
@@ -127,9 +127,7 @@ class Slash:
         except (Refused, Unavailable) as error:
             if actor is not None:
                 place = Place(PLATFORM, actor.team_id, str(body.get("channel_id")))
-                await keep(
-                    self._app, place, asker=actor.sender.platform_user_id, reply=reply, message_id=None, error=error
-                )
+                await keep(self._app, Destination(PLATFORM, place, actor.sender.platform_user_id), reply, error=error)
 
     async def _run(self, body: Json, actor: Actor, name: str, rest: str) -> CommandReply:
         name = name.removeprefix("/") or HELP

@@ -46,7 +46,7 @@ BEGIN
     SELECT * INTO v_place FROM public.parley_resolve_conversation(
         v_first.platform, v_first.platform_server_id, v_first.platform_channel_id, v_first.platform_thread_id,
         v_first.is_direct, v_user.id, v_persona.id,
-        v_first.request IS NULL OR (v_first.request -> 'has_conversation')::boolean
+        v_first.request IS NULL OR (v_first.request -> 'has_conversation')::boolean, v_first.adapter
     );
     -- Rare: what the person has chosen for this conversation, as far as it is open to them now.
     IF v_place.chosen_persona_id IS NOT NULL THEN

@@ -1,7 +1,7 @@
 """The reply to a command, as it is kept while its platform is away."""
 
 from adapters.base import key_of
-from adapters.chat.undelivered import to_reply
+from adapters.chat.undelivered import Destination, to_reply
 from agent.commands import CommandReply
 from shared.messages import Place
 from shared.settings import Secrets
@@ -16,10 +16,10 @@ async def test_a_private_reply_goes_to_its_account_and_knows_its_message_whateve
     async def open_direct(person: str) -> str:
         return f"direct messages with {person}"
 
-    private = to_reply(ROOM, CommandReply("Your budget", is_private=True), asker=account, message_id=message)
+    private = to_reply(Destination("matrix", ROOM, account, message), CommandReply("Your budget", is_private=True))
     direct = await private.in_direct(open_direct)
 
     assert (direct.place.channel, direct.delivery.asker) == (f"direct messages with {account}", account)
-    other = to_reply(ROOM, CommandReply("Another", is_private=True), asker=account, message_id="$2:example.org")
-    second = to_reply(ROOM, CommandReply("And this", is_private=True), asker=account, message_id=message)
+    other = to_reply(Destination("matrix", ROOM, account, "$2:example.org"), CommandReply("Another", is_private=True))
+    second = to_reply(Destination("matrix", ROOM, account, message), CommandReply("And this", is_private=True))
     assert len({key_of(SECRETS, reply) for reply in (private, other, second)}) == 3

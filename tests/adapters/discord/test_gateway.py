@@ -44,7 +44,7 @@ async def test_what_was_written_while_a_session_was_invalid_is_caught_up_with(se
 async def test_a_token_that_is_revoked_while_connected_keeps_the_process_up_and_says_so(
     server: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server.discord.gateway.token = "another"  # the stand-in's
+    server.discord.gateway.worlds.clear()
     await server.discord.gateway.drop_all(4004)
     await server.discord.gateway.until_gone()
 

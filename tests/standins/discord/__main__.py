@@ -25,7 +25,7 @@ def main() -> None:
     """Read the options and serve."""
     parser = argparse.ArgumentParser(description="A strict stand-in for Discord.")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one, which is printed")
-    parser.add_argument("--token", default="discord-token", help="the bot's token")
+    parser.add_argument("--token", help="the bot's token; one is made up")
     asyncio.run(serve(parser.parse_args()))
 
 

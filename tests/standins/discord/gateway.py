@@ -43,11 +43,14 @@ class Session:
     id: str
     intents: int
     shard: tuple[int, int]
+    world: World
     seq: int = 0
     events: list[Json] = field(default_factory=list)
     wire: Wire | None = None
 
     def sees(self, guild_id: str | None) -> bool:
+        if guild_id is not None and guild_id in self.world.guilds and not self.world.sees({"guild_id": guild_id}):
+            return False
         return self.shard[0] == (0 if guild_id is None else (int(guild_id) >> 22) % self.shard[1])
 
     async def dispatch(self, name: str, payload: Any) -> None:
@@ -65,7 +68,8 @@ class Gateway:
     """
 
     def __init__(self, world: World, token: str) -> None:
-        self.world, self.token = world, token
+        # The bots that may connect, each with the world as it sees it.
+        self.worlds = {token: world}
         self.url = ""
         self.sessions: dict[str, Session] = {}
         self.identifies: list[Json] = []
@@ -75,8 +79,8 @@ class Gateway:
         self.guilds_come.set()
         self.identify_seconds = 5.0
         self.max_concurrency = 1
-        # When a session last began, by the remainder of the shard's number.
-        self._began: dict[int, float] = {}
+        # When a session last began, by token and the remainder of the shard's number.
+        self._began: dict[tuple[str, int], float] = {}
         # Identifies that came too soon.
         self.refusals = 0
         self.heartbeat_seconds = 41.25
@@ -119,45 +123,47 @@ class Gateway:
 
     async def _identify(self, wire: Wire, payload: Json) -> Session | None:
         self.identifies.append(payload)
-        if payload.get("token") != self.token:
+        world = self.worlds.get(payload["token"])
+        if world is None:
             await wire.socket.close(code=4004)
             return None
         for intent, flags in PRIVILEGED.items():
-            if payload["intents"] & intent and not self.world.application_flags & (flags | flags << 1):
+            if payload["intents"] & intent and not world.application_flags & (flags | flags << 1):
                 await wire.socket.close(code=4014)
                 return None
         shard = tuple(payload.get("shard", (0, 1)))
         if not 0 <= shard[0] < shard[1]:
             await wire.socket.close(code=4010)
             return None
-        if not self._may_begin(shard[0]):
+        if not self._may_begin(payload["token"], shard[0]):
             self.refusals += 1
             await wire.send({"op": 9, "s": None, "t": None, "d": False})
             return None
-        session = Session(uuid4().hex, payload["intents"], (shard[0], shard[1]), wire=wire)
+        session = Session(uuid4().hex, payload["intents"], (shard[0], shard[1]), world, wire=wire)
         self.sessions[session.id] = session
         await self._greet(session)
         await self._tell()
         return session
 
-    def _may_begin(self, shard_id: int) -> bool:
+    def _may_begin(self, token: str, shard_id: int) -> bool:
         """Return whether no other session of the bucket has just begun: one in five seconds."""
-        bucket, at = shard_id % self.max_concurrency, time.monotonic()
+        bucket, at = (token, shard_id % self.max_concurrency), time.monotonic()
         if at - self._began.get(bucket, float("-inf")) < self.identify_seconds:
             return False
         self._began[bucket] = at
         return True
 
     async def _greet(self, session: Session) -> None:
-        mine = [guild_id for guild_id in self.world.guilds if session.sees(guild_id)]
+        world = session.world
+        mine = [guild_id for guild_id in world.guilds if session.sees(guild_id)]
         ready = {
             "v": 10,
-            "user": self.world.bot,
+            "user": world.bot,
             "guilds": [{"id": guild_id, "unavailable": True} for guild_id in mine],
             "session_id": session.id,
             "resume_gateway_url": self.url,
             "shard": list(session.shard),
-            "application": {"id": self.world.bot["id"], "flags": self.world.application_flags},
+            "application": {"id": world.bot["id"], "flags": world.application_flags},
             "private_channels": [],
         }
         await session.dispatch("READY", ready)
@@ -165,11 +171,11 @@ class Gateway:
             await self._tell()
             await self.guilds_come.wait()
         for guild_id in mine:
-            await session.dispatch("GUILD_CREATE", self.world.guild_payload(guild_id))
+            await session.dispatch("GUILD_CREATE", world.guild_payload(guild_id))
 
     async def _resume(self, wire: Wire, payload: Json) -> Session | None:
         session = self.sessions.get(payload.get("session_id", ""))
-        if payload.get("token") != self.token:
+        if session is not None and session.world is not self.worlds.get(payload.get("token", "")):
             session = None
         seq = payload.get("seq")
         # Of the events after the last one that was seen, none may be gone.
@@ -189,16 +195,12 @@ class Gateway:
         for session in list(self.sessions.values()):
             if not session.sees(guild_id) or (intent and not session.intents & intent):
                 continue
+            if not concerns(session.world, payload):
+                continue
             view = payload
             if name.startswith("MESSAGE_") and not session.intents & MESSAGE_CONTENT:
-                view = self._without_text(payload, guild_id)
+                view = without_text(session.world, payload, guild_id)
             await session.dispatch(name, view)
-
-    def _without_text(self, payload: Json, guild_id: str | None) -> Json:
-        mentioned = any(mention["id"] == self.world.bot["id"] for mention in payload.get("mentions", ()))
-        if guild_id is None or mentioned or "content" not in payload:
-            return payload
-        return payload | {"content": "", "attachments": [], "embeds": [], "components": []}
 
     def message_intent(self, channel: Json) -> int:
         return DIRECT_MESSAGES if channel["type"] == DM else GUILD_MESSAGES
@@ -229,13 +231,29 @@ class Gateway:
             if session.wire is not None:
                 await session.wire.send({"s": None, "t": None} | payload)
 
-    async def drop_all(self, code: int = 4000) -> None:
-        """Close every connection with this code."""
+    async def drop_all(self, code: int = 4000, world: World | None = None) -> None:
+        """Close every connection with this code, or those of one bot."""
         for session in self.connected():
-            if session.wire is not None:
+            if session.wire is not None and world in (None, session.world):
                 session.wire.is_dropped = True
                 await session.wire.socket.close(code=code)
 
     async def _tell(self) -> None:
         async with self.changed:
             self.changed.notify_all()
+
+
+def concerns(world: World, payload: Json) -> bool:
+    """Tell whether an event is this bot's: an interaction is one application's, a message is where the bot is."""
+    if "application_id" in payload:
+        return bool(payload["application_id"] == world.bot["id"])
+    channel = world.channels.get(payload.get("channel_id", ""))
+    return channel is None or world.may(channel, "view_channel")
+
+
+def without_text(world: World, payload: Json, guild_id: str | None) -> Json:
+    """Return a message as a bot is shown it that may not read the text of those that don't mention it."""
+    mentioned = any(mention["id"] == world.bot["id"] for mention in payload.get("mentions", ()))
+    if guild_id is None or mentioned or "content" not in payload:
+        return payload
+    return payload | {"content": "", "attachments": [], "embeds": [], "components": []}

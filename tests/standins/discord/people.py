@@ -1,6 +1,7 @@
 """The person's side: messages, edits, deletions and clicks in Discord's client, and what it shows."""
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 from tests.standins.discord.interactions import Interaction
@@ -21,6 +22,12 @@ class Person:
     @property
     def id(self) -> str:
         return str(self.user["id"])
+
+    def towards(self, bot: DiscordStandIn) -> "Person":
+        """Return the same person, who talks to another bot."""
+        person = copy(self)
+        person.standin = bot
+        return person
 
     def joins(self, guild: Json, nick: str | None = None, roles: Sequence[Json] = ()) -> None:
         """Become a member of a server."""

@@ -84,6 +84,7 @@ async def list_guilds(call: Call) -> list[Json]:
     return [
         {"id": guild["id"], "name": guild["name"], "owner": False, "permissions": str(world.permissions(guild))}
         for guild in world.guilds.values()
+        if (guild["id"], world.bot["id"]) in world.members
     ]
 
 
@@ -97,7 +98,7 @@ async def open_private(call: Call) -> Json:
 
 @route("GET", "/guilds/{}")
 async def get_guild(call: Call) -> Json:
-    if call.ids[0] not in call.standin.world.guilds:
+    if (call.ids[0], call.standin.world.bot["id"]) not in call.standin.world.members:
         raise Refused(404, 10004, "Unknown Guild")
     return call.standin.world.guilds[call.ids[0]]
 

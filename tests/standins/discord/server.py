@@ -3,7 +3,9 @@
 import asyncio
 import json
 import time
+from base64 import b64encode
 from collections import deque
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import unquote
@@ -59,11 +61,13 @@ class Fault:
 class DiscordStandIn(ChatStandIn):
     """Discord on loopback, open as long as its `async with` block."""
 
-    def __init__(self, token: str = "discord-token", *, port: int = 0, limits: Limits | None = None) -> None:
+    def __init__(self, token: str | None = None, *, port: int = 0, limits: Limits | None = None) -> None:
         super().__init__(web.Server(self._serve, request_factory=_Request, access_log=None), port)
         self.world = World()
-        self.token = token
-        self.gateway = Gateway(self.world, token)
+        self.token = token or to_token(self.world.bot)
+        self.gateway = Gateway(self.world, self.token)
+        # By token; each is this stand-in as one bot sees it.
+        self.bots: dict[str, DiscordStandIn] = {self.token: self}
         self.limits = limits or Limits(per_route=20)
         self.shards = 1
         self.sessions_left = 999
@@ -79,6 +83,20 @@ class DiscordStandIn(ChatStandIn):
         await super().__aenter__()
         self.gateway.url = f"ws{self.base.removeprefix('http')}/gateway"
         return self
+
+    def add_bot(self, name: str) -> "DiscordStandIn":
+        """Return the same Discord as another bot sees it, with the token, the limits and the commands of its own."""
+        other = copy(self)
+        other.world = self.world.seen_by(self.world.add_person(name, bot=True))
+        other.token = to_token(other.world.bot)
+        other.limits, other.commands, other._nonces = Limits(per_route=20), [], {}
+        self.bots[other.token], self.gateway.worlds[other.token] = other, other.world
+        return other
+
+    async def revoke(self) -> None:
+        """Accept the bot's token no more, and end its sessions."""
+        del self.bots[self.token], self.gateway.worlds[self.token]
+        await self.gateway.drop_all(4004, self.world)
 
     async def close(self) -> None:
         await self.gateway.drop_all(1001)
@@ -152,7 +170,8 @@ class DiscordStandIn(ChatStandIn):
         self, request: web.BaseRequest, path: str, body: Any, files: list[tuple[str, str, bytes]]
     ) -> tuple[dict[str, str], int, Any]:
         is_exempt = path.startswith(("/interactions/", "/webhooks/"))
-        if not is_exempt and request.headers.get("Authorization") != f"Bot {self.token}":
+        bot = self._find_by_path(path) if is_exempt else self._find_by_token(request)
+        if bot is None:
             return {}, 401, {"message": "401: Unauthorized", "code": 0}
         endpoint = _find(request.method, path)
         if endpoint is None:
@@ -160,7 +179,7 @@ class DiscordStandIn(ChatStandIn):
         pattern, ids, answer = endpoint
         method = request.method
         major = "/".join(path.split("/")[1:3])
-        headers, refusal = self.limits.take(f"{method}:{pattern} {major}", is_exempt=is_exempt)
+        headers, refusal = bot.limits.take(f"{method}:{pattern} {major}", is_exempt=is_exempt)
         if refusal is not None:
             return headers, 429, refusal
         fault = next((fault for fault in self.faults if fault.matches(method, path)), None)
@@ -169,10 +188,22 @@ class DiscordStandIn(ChatStandIn):
             if not fault.after:
                 return _broken(fault, headers)
         try:
-            result = await answer(Call(self, ids, dict(request.query), body, files))
+            result = await answer(Call(bot, ids, dict(request.query), body, files))
         except Refused as error:
             return headers, error.status, error.body()
         return _broken(fault, headers) if fault is not None else (headers, 200, result)
+
+    def _find_by_token(self, request: web.BaseRequest) -> "DiscordStandIn | None":
+        return next(
+            (bot for bot in self.bots.values() if request.headers.get("Authorization") == f"Bot {bot.token}"), None
+        )
+
+    def _find_by_path(self, path: str) -> "DiscordStandIn":
+        """Return the bot whose interaction or webhook a path names; any for one that nobody has."""
+        _, _, first, token, *_ = [*path.split("/"), ""]
+        interaction = self.interactions.get(token)
+        application = first if interaction is None else interaction.payload["application_id"]
+        return next((bot for bot in self.bots.values() if bot.bot_user_id == application), self)
 
     def find_nonce(self, body: Json) -> Json | None:
         """Return the recent message of the bot with this nonce, in any channel, when the nonce is enforced."""
@@ -222,9 +253,7 @@ class DiscordStandIn(ChatStandIn):
             extra = {"guild_id": guild_id}
             if (member := self.world.members.get((guild_id, message["author"]["id"]))) is not None:
                 extra["member"] = member
-        if self.world.may(channel, "view_channel"):
-            intent = self.gateway.message_intent(channel)
-            await self.gateway.dispatch(name, message | extra, guild_id, intent)
+        await self.gateway.dispatch(name, message | extra, guild_id, self.gateway.message_intent(channel))
         await self.tell()
 
     async def forget_message(self, channel: Json, message: Json) -> None:
@@ -250,6 +279,11 @@ class _Request(web.BaseRequest):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments, asyncio.get_running_loop())  # type: ignore[arg-type,call-arg]  # as aiohttp calls it
         self._client_max_size = 200 * MEGABYTE
+
+
+def to_token(bot: Json) -> str:
+    """Return a bot's token, which begins with its id as Discord's do."""
+    return f"{b64encode(bot['id'].encode()).decode().rstrip('=')}.{bot['username']}.secret"
 
 
 def _find(method: str, path: str) -> tuple[str, tuple[str, ...], Answer] | None:

@@ -1,7 +1,7 @@
 """The stand-in's state: people, servers, channels, messages, in their wire format."""
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any
@@ -52,10 +52,16 @@ class World:
     files: dict[str, bytes] = field(default_factory=dict)
     inviters: dict[str, str] = field(default_factory=dict)
     bot: Json = field(default_factory=dict)
+    # By channel of direct messages: the bot that talks there.
+    talkers: dict[str, Json] = field(default_factory=dict)
     application_flags: int = (1 << 18) | (1 << 14)
 
     def __post_init__(self) -> None:
-        self.bot = self.add_person("Parley", bot=True)
+        self.bot = self.bot or self.add_person("Parley", bot=True)
+
+    def seen_by(self, bot: Json) -> "World":
+        """Return the same world, as another bot sees it."""
+        return replace(self, bot=bot)
 
     def add_person(self, name: str, *, bot: bool = False) -> Json:
         person: Json = {
@@ -119,9 +125,11 @@ class World:
     def add_private(self, person: Json) -> Json:
         """Return the DM channel of a person with the bot."""
         for channel in self.channels.values():
-            if channel["type"] == DM and channel["recipients"][0]["id"] == person["id"]:
+            if channel["type"] == DM and channel["recipients"][0]["id"] == person["id"] and self.sees(channel):
                 return channel
-        return self._kept({"id": snowflake(), "type": DM, "recipients": [person], "last_message_id": None, "flags": 0})
+        channel = {"id": snowflake(), "type": DM, "recipients": [person], "last_message_id": None, "flags": 0}
+        self.talkers[channel["id"]] = self.bot
+        return self._kept(channel)
 
     def add_group(self, name: str, people: list[Json]) -> Json:
         """Return a conversation of several people, which the bot is no member of."""
@@ -183,12 +191,16 @@ class World:
             "threads": [thread for thread in visible if thread["type"] == THREAD],
         }
 
+    def sees(self, channel: Json) -> bool:
+        """Tell whether the bot is on a channel's server, or talks in it."""
+        if "guild_id" in channel:
+            return (channel["guild_id"], self.bot["id"]) in self.members
+        return self.talkers.get(channel["id"]) is self.bot
+
     def may(self, channel: Json, permission: str) -> bool:
         """Tell whether the bot has this permission in a channel; threads have those of their parent."""
-        if channel["type"] == DM:
-            return True
-        if channel["type"] == GROUP:
-            return False
+        if channel["type"] in (DM, GROUP) or not self.sees(channel):
+            return channel["type"] == DM and self.sees(channel)
         if channel["type"] == THREAD:
             if permission == "send_messages":
                 permission = "send_messages_in_threads"
