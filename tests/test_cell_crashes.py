@@ -9,6 +9,7 @@ from subprocess import PIPE
 
 import pytest
 
+from adapters.cells.moves import StillOpen, move_server
 from shared.db.hosts import URL
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
@@ -26,11 +27,11 @@ async def cells(settings: Settings, postgres: URL, model: OpenAIStub) -> AsyncIt
         yield cells
 
 
-async def start_mover(cells: TwoCells, home: Path) -> asyncio.subprocess.Process:
+async def start_mover(cells: TwoCells, home: Path, to: str = "b") -> asyncio.subprocess.Process:
     """Start `parley server move` as a process of its own."""
     return await asyncio.create_subprocess_exec(
         *get_command(),
-        *("server", "move", "test", SERVER, "--to", "b", "--yes"),
+        *("server", "move", "test", SERVER, "--to", to, "--yes"),
         env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), **cells.environment(home)},
         stdout=PIPE,
         stderr=PIPE,
@@ -65,8 +66,8 @@ def before_the_first_commit(cells: TwoCells) -> AbstractAsyncContextManager[int]
 
 
 @asynccontextmanager
-async def between_the_commits(cells: TwoCells) -> AsyncIterator[int]:
-    async with connected(cells.addresses["a"]) as owner:
+async def between_the_commits(cells: TwoCells, source: str = "a") -> AsyncIterator[int]:
+    async with connected(cells.addresses[source]) as owner:
         await owner.execute(
             """
             CREATE FUNCTION wait_at_the_commit() RETURNS trigger LANGUAGE plpgsql AS
@@ -75,7 +76,7 @@ async def between_the_commits(cells: TwoCells) -> AsyncIterator[int]:
                 FOR EACH ROW EXECUTE FUNCTION wait_at_the_commit();
             """
         )
-    async with stopped_by(cells, "a", "SELECT pg_advisory_xact_lock(1)") as holder:
+    async with stopped_by(cells, source, "SELECT pg_advisory_xact_lock(1)") as holder:
         yield holder
 
 
@@ -152,3 +153,88 @@ async def test_a_move_that_was_killed_while_a_turn_ran_is_ended_by_the_next_one(
     assert await late == "You said: ann: late"
     assert len(cells.parleys["a"].model.requests) == 2
     assert await cells.count("a") == 0
+
+
+async def kill_at(cells: TwoCells, home: Path, cell: str, point: Point, to: str) -> None:
+    """Have a move killed while it waits at a point."""
+    async with point(cells) as holder:
+        mover = await start_mover(cells, home, to)
+        async with connected(cells.addresses[cell]) as watcher:
+            waiting_for = asyncio.create_task(until_somebody_waits(watcher, holder))
+            ending = asyncio.create_task(mover.communicate())
+            await asyncio.wait({waiting_for, ending}, return_when=asyncio.FIRST_COMPLETED)
+            assert waiting_for.done(), ending.result()
+            mover.send_signal(signal.SIGKILL)
+            await ending
+            await watcher.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))", holder
+            )
+
+
+def before_it_goes_back(cells: TwoCells) -> AbstractAsyncContextManager[int]:
+    return stopped_by(cells, "b", "LOCK TABLE cell_servers IN SHARE MODE")
+
+
+def before_its_home_takes_it(cells: TwoCells) -> AbstractAsyncContextManager[int]:
+    return stopped_by(cells, "a", "LOCK TABLE cell_servers IN SHARE MODE")
+
+
+def while_what_waits_is_copied(cells: TwoCells) -> AbstractAsyncContextManager[int]:
+    return stopped_by(cells, "a", "LOCK TABLE memories IN SHARE MODE")
+
+
+def between_the_commits_of_the_way_back(cells: TwoCells) -> AbstractAsyncContextManager[int]:
+    return between_the_commits(cells, "b")
+
+
+CANCELLATIONS: tuple[tuple[str, Point], ...] = (
+    ("b", before_it_goes_back),
+    ("a", before_its_home_takes_it),
+    ("a", while_what_waits_is_copied),
+    ("b", between_the_commits_of_the_way_back),
+)
+
+
+@pytest.mark.parametrize(("cell", "point"), CANCELLATIONS, ids=lambda value: getattr(value, "__name__", value))
+async def test_a_cancellation_that_was_killed_is_ended_by_the_next_one(
+    cells: TwoCells, cell: str, point: Point, tmp_path: Path
+) -> None:
+    slow, may_end = await cells.begin_slow_turn()
+    async with cells.moving() as move:
+        with pytest.raises(StillOpen):
+            await move_server(move, lambda _line: None, seconds=0)
+    early = asyncio.create_task(cells.ask("early", "early"))
+    await cells.until("b", "SELECT EXISTS (SELECT FROM inbox)")
+    may_end.set()
+    assert await slow == "You said: ann: slow"
+
+    await kill_at(cells, tmp_path, cell, point, "a")
+    mover = await start_mover(cells, tmp_path, "a")
+    out, err = await mover.communicate()
+    assert mover.returncode == 0, err.decode()
+    assert "lives in a now" in out.decode()
+
+    assert await early == "You said: ann: early"
+    assert await cells.ask("late", "late") == "You said: ann: late"
+    assert await cells.count("b") == 0
+    assert await cells.count("a") == await cells.count("a", "turns") == 3
+    assert len(cells.parleys["a"].model.requests) == 3
+
+
+async def test_a_cancelled_move_can_be_begun_again(cells: TwoCells) -> None:
+    slow, may_end = await cells.begin_slow_turn()
+    async with cells.moving() as move:
+        with pytest.raises(StillOpen):
+            await move_server(move, lambda _line: None, seconds=0)
+    # Nobody told the event's name: it keeps one of its own, and is answered once.
+    waiting = asyncio.create_task(cells.ask("", "waits", platform_event_id=None))
+    await cells.until("b", "SELECT EXISTS (SELECT FROM inbox)")
+
+    assert "lives in a now: 1 rows" in (await cells.move("b", "a"))[-1]
+    # Behind the turn that runs.
+    may_end.set()
+    assert await slow == "You said: ann: slow"
+    assert await waiting == "You said: ann: waits"
+    assert "lives in b now" in (await cells.move())[-1]
+    assert await cells.ask("after", "after") == "You said: ann: after"
+    assert await cells.count("b", "turns") == 3

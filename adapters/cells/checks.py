@@ -22,7 +22,11 @@ class NotRouted(ConfigurationError):
 
 
 class OnItsWay(ConfigurationError):
-    """The server is on its way from {source} to {target}; end that move first: the same command with --to {target}."""
+    """The server is on its way from {source} to {target}; end that move first, with --to {target}, or cancel it, with --to {source}."""  # noqa: E501  # one sentence for people
+
+
+class GoesBack(ConfigurationError):
+    """The move of this server from {target} was cancelled; end that first: the same command with --to {target}."""
 
 
 class MovedBySomebody(ConfigurationError):
@@ -73,7 +77,7 @@ async def find_home(platform: str, server: str, *, to: str, cells: Mapping[str, 
     """Return the cell that the server leaves for `to`, also when it is on its way there.
 
     Nobody else may ask for this server until the connections end: two who move it to different cells would leave it
-    between them. Raises `SameCell`, `OnItsWay` to another one, `MovedBySomebody`, or `NotRouted`.
+    between them. Raises `SameCell`, `GoesBack`, `OnItsWay` to another one, `MovedBySomebody`, or `NotRouted`.
     """
     # What is no folder of ours came by the HTTP API, whose routes hand it on.
     if platform in list_folders() and not find_settings_class(platform)().has_cells:
@@ -86,14 +90,10 @@ async def find_home(platform: str, server: str, *, to: str, cells: Mapping[str, 
     states = {
         name: await Move(platform, server, source=cell, target=cell).read_state(cell) for name, cell in cells.items()
     }
-    for name, (state, other) in states.items():
-        if other is not None and other not in cells:
-            raise UnknownCell(name=other, names=", ".join(cells))
-        if state in {"arriving", "leaving"} and other is not None:
-            source, target = (other, name) if state == "arriving" else (name, other)
-            if target != to:
-                raise OnItsWay(source=source, target=target)
-            return source
+    if missing := {other for _, other in states.values() if other is not None} - cells.keys():
+        raise UnknownCell(name=min(missing), names=", ".join(cells))
+    if (name := find_unfinished(states, to)) is not None:
+        return name
     name = next(iter(cells))
     for _ in cells:
         state, other = states[name]
@@ -102,6 +102,27 @@ async def find_home(platform: str, server: str, *, to: str, cells: Mapping[str, 
     if name == to:
         raise SameCell(cell=to)
     return name
+
+
+def find_unfinished(states: Mapping[str, tuple[str | None, str | None]], to: str) -> str | None:
+    """Return the cell that a server on its way leaves for `to`; None where it is on no way. Raises as `find_home` does.
+
+    To leave for where it comes from, before its rows have gone, is to cancel the move.
+    """
+    for name, (state, other) in states.items():
+        if state == "returning" and other is not None:
+            if other != to:
+                raise GoesBack(source=name, target=other)
+            return name
+    for name, (state, other) in states.items():
+        if state in {"arriving", "leaving"} and other is not None:
+            source, target = (other, name) if state == "arriving" else (name, other)
+            if to == source and states[target][0] == "arriving":
+                return target
+            if target != to:
+                raise OnItsWay(source=source, target=target)
+            return source
+    return None
 
 
 async def list_idle(move: Move) -> list[str]:
@@ -130,7 +151,7 @@ async def check_move(move: Move, key_hashes: Collection[str]) -> None:
     if state == "here" and (await move.read_state(source))[0] is None:
         raise DepartureForgotten(platform=move.platform, server=move.server, source=source.name, target=target.name)
     (count,) = (await move.fetch(target, statements.count_conversations))[0]
-    if count and state not in {"here", "arriving"}:
+    if count and state not in {"here", "arriving", "leaving"}:
         raise RowsInTarget(target=target.name, count=count)
     files = (await count_content(move)).rows.get("file_records", 0)
     stores = await _list_stores(source), await _list_stores(target)

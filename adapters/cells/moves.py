@@ -8,6 +8,9 @@
    in one snapshot, so that what somebody changed meanwhile is noticed, and both begin again. Whoever dies between the
    two commits leaves a target that has all rows, and a source that still has them but stores nothing and has nothing
    to do: they are deleted by the next one.
+
+Until the target's commit the move can be cancelled, which is a move back: the target stores no new message, the source
+does again, and the messages that wait go there as rows do.
 """
 
 import asyncio
@@ -29,6 +32,8 @@ statements = load_statements(__file__)
 
 # Between two looks at what is open.
 LOOK_SECONDS = 0.25
+# The states of a server whose rows have not come: to leave from there is to go back.
+RETURNING = frozenset({"arriving", "returning"})
 # How often rows are copied again because somebody changed one meanwhile.
 MOST_TRIES = 10
 # How much is stored at once: of a workspace of code, one row may have 32 MB; and how many rows are read ahead.
@@ -86,14 +91,20 @@ async def move_server(move: Move, say: Say, *, seconds: float) -> None:
     if (await move.read_state(source), (await move.read_state(target))[0]) == (("moved", target.name), "here"):
         say(f"{move.platform} {move.server} lives in {target.name} already.")
         return
-    await move.fetch(target, statements.begin_arrival, source.name)
-    await _until_unlocked(move)
+    returns = (await move.read_state(source))[0] in RETURNING
+    if returns:
+        # Before its home stores new ones: those that wait here are older.
+        await _until_unlocked(move)
+    if (await move.read_state(target))[0] != "here":
+        await move.fetch(target, statements.begin_arrival, source.name)
+    if not returns:
+        await _until_unlocked(move)
     say(f"New messages go to {target.name}, and wait there.")
     await _wait_until_settled(move, seconds)
     say(f"Nothing of it is open in {source.name} any more.")
     for number in range(MOST_TRIES):
         try:
-            count, left_out = await _carry(move)
+            count, left_out = await _carry(move, returns=returns)
         except (asyncpg.SerializationError, asyncpg.DeadlockDetectedError, asyncpg.LockNotAvailableError) as error:
             say(f"Somebody changed what is moved ({error}); once more.")
             if number == MOST_TRIES - 1:
@@ -131,7 +142,7 @@ def describe_open(rows: Sequence[Any]) -> str:
     return ", ".join(f"{row['rows']} {row['name']}" for row in rows)
 
 
-async def _carry(move: Move) -> tuple[int, dict[str, int]]:
+async def _carry(move: Move, *, returns: bool) -> tuple[int, dict[str, int]]:
     """Copy and delete the rows; return how many there are, and how many of which tables were left out."""
     source, target = move.source.connection, move.target.connection
     count, left_out = 0, dict[str, int]()
@@ -141,7 +152,7 @@ async def _carry(move: Move) -> tuple[int, dict[str, int]]:
         async with target.transaction():
             arrives = (await move.fetch(move.target, statements.lock_state))[0]["state"] == "arriving"
             if arrives:
-                count, left_out = await _copy(move)
+                count, left_out = await _copy(move, returns=returns)
             await move.fetch(move.source, statements.remove_server)
             await move.fetch(move.source, statements.end_departure)
             if arrives:
@@ -150,7 +161,7 @@ async def _carry(move: Move) -> tuple[int, dict[str, int]]:
     return count, left_out
 
 
-async def _copy(move: Move) -> tuple[int, dict[str, int]]:
+async def _copy(move: Move, *, returns: bool) -> tuple[int, dict[str, int]]:
     source, target = move.source.connection, move.target.connection
     # What is new in the target comes after what moves: nothing of the server gets an id in the source any more.
     await target.execute(to_sql(statements.pass_ids), await source.fetchval(to_sql(statements.read_last_ids)))
@@ -159,7 +170,8 @@ async def _copy(move: Move) -> tuple[int, dict[str, int]]:
     person_ids = await target.fetchval(to_sql(statements.take_people), move.platform, people)
     persona_ids = await target.fetchval(to_sql(statements.take_personas), persona_names)
     await target.execute(to_sql(statements.make_room_for_rows))
-    await move.fetch(move.target, statements.remove_empty_server)
+    if not returns:
+        await move.fetch(move.target, statements.remove_empty_server)
     count, left_out = 0, dict[str, int]()
     for row in await source.fetch(to_sql(statements.list_moving_tables)):
         table, row_count, chars = row["name"], 0, 0

@@ -90,7 +90,7 @@ class Cells:
             route = self._routes[name].get(key)
             if route is None or route.state == "here":
                 break
-            if route.state == "leaving":
+            if route.state in {"leaving", "returning"}:
                 return name, route.other
             if route.state == "arriving":
                 return route.other, name
@@ -142,9 +142,13 @@ class Cells:
     async def check(self, place: Place, app: App) -> None:
         """Raise `ServerMoved` if a server that was on its way has left the cell of this app meanwhile."""
         if len(self.find(place.platform, place.server)) > 1:
-            await self.read_again(place)
-            if app not in [self.get(name) for name in self.find(place.platform, place.server)]:
-                raise ServerMoved
+            await self.check_again(place, app)
+
+    async def check_again(self, place: Place, app: App) -> None:
+        """Raise `ServerMoved` if a server does not live in the cell of this app any more, whatever was known of it."""
+        await self.read_again(place)
+        if app not in [self.get(name) for name in self.find(place.platform, place.server)]:
+            raise ServerMoved
 
     async def accept(self, message: IncomingMessage) -> Accepted:
         """Store a message in the cell of its server."""

@@ -87,7 +87,7 @@ def move(
     yes: bool = typer.Option(False, "--yes", help="Move it; without, only tell what would move."),
     seconds: float = typer.Option(300.0, "--wait", metavar="SECONDS", help="How long its open turns may take to end."),
 ) -> None:
-    """Move a server with all that belongs to it to another cell. Run it again when it was interrupted."""
+    """Move a server with all that belongs to it to another cell. Interrupted, run it again; to its old cell cancels."""
     cells = _read_cells()
 
     async def work() -> None:

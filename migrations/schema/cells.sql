@@ -25,8 +25,8 @@ CREATE TABLE cell_servers (
     changed_at timestamptz NOT NULL DEFAULT now(),
     created_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT uq_cell_servers_platform_platform_server_id UNIQUE (platform, platform_server_id),
-    CONSTRAINT cell_servers_state_is_arriving_here_leaving_or_moved
-        CHECK (state IN ('arriving', 'here', 'leaving', 'moved'))
+    CONSTRAINT cell_servers_state_is_arriving_here_leaving_returning_or_moved
+        CHECK (state IN ('arriving', 'here', 'leaving', 'returning', 'moved'))
 ) WITH (
     fillfactor = 50
 );
@@ -35,13 +35,13 @@ COMMENT ON COLUMN cell_servers.id IS 'The row''s own number.';
 COMMENT ON COLUMN cell_servers.platform IS 'The platform.';
 COMMENT ON COLUMN cell_servers.platform_server_id IS 'The server.';
 COMMENT ON COLUMN cell_servers.state IS
-    'arriving: its messages are stored here and wait; here: it lives here; leaving: no new message is stored here; moved: its '
-    'rows are gone.';
-COMMENT ON COLUMN cell_servers.other_cell IS 'arriving, here: the cell that it comes from; leaving, moved: the one that it goes to.';
+    'arriving: its messages are stored here and wait; here: it lives here; leaving: no new message is stored here; '
+    'returning: it was arriving, and those that wait go back; moved: its rows are gone.';
+COMMENT ON COLUMN cell_servers.other_cell IS 'arriving, here: the cell that it comes from; else the one that it goes to.';
 COMMENT ON COLUMN cell_servers.changed_at IS 'Since when it is in this state.';
 COMMENT ON COLUMN cell_servers.created_at IS 'When the row was made.';
 -- parley_hold_jobs knows a server as jobs do.
-CREATE INDEX ix_cell_servers_arriving ON cell_servers ((platform || ' ' || platform_server_id)) WHERE state = 'arriving';
+CREATE INDEX ix_cell_servers_waiting ON cell_servers ((platform || ' ' || platform_server_id)) WHERE state IN ('arriving', 'returning');
 CREATE TRIGGER parley_announce_change AFTER INSERT OR UPDATE OR DELETE ON cell_servers
     FOR EACH STATEMENT EXECUTE FUNCTION parley_announce_change();
 

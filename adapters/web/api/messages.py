@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
+from uuid import uuid4
 
 from pydantic import TypeAdapter
 from sqlalchemy import select
@@ -51,17 +52,19 @@ async def post_message(request: Request) -> Response:
     if cells is None:
         return await answer_message(request, body, app)
 
+    event_id = body.platform_event_id or str(uuid4())
+
     async def answer_in(cell: App) -> Response:
         request.scope[APP] = cell
-        return await answer_message(request, body, cell)
+        return await answer_message(request, body, cell, event_id)
 
     is_command = body.decision is None and to_command_line(body.content) is not None
     response: Response = await cells.use(body.place, answer_in, is_message=not is_command)
     return response
 
 
-async def answer_message(request: Request, body: SentMessage, app: App) -> Response:
-    """Respond to a message with the app of its cell."""
+async def answer_message(request: Request, body: SentMessage, app: App, event_id: str | None = None) -> Response:
+    """Respond to a message with the app of its cell; `event_id`: its own, also in the cell that is asked next."""
     is_stream = wants_events(request)
     # The text beside a decision is never a command: the decision would be lost.
     reply = None
@@ -76,6 +79,7 @@ async def answer_message(request: Request, body: SentMessage, app: App) -> Respo
         return to_json(AgentResponse(0, reply.text, files=reply.files))
     files = await store_sent(app, body.attachments) if body.attachments else ()
     message = body.to_incoming(files, wants_stream=is_stream, credentials=app.credentials)
+    message = replace(message, event_id=event_id or message.event_id)
     accepted = await accept_once(app, message)
     is_named = body.platform_event_id is not None
     # They are stored, have 40 MB perhaps, and the turn may take minutes.
@@ -132,10 +136,14 @@ async def answer_to(request: Request, accepted: Accepted, message: IncomingMessa
         if answer is not None:
             return answer
     try:
-        return await unless_disconnected(request, app.events.response(accepted.inbox_id))
+        answer = await unless_disconnected(request, app.events.response(accepted.inbox_id))
     except ClientDisconnect:
         await cancel_request(request, accepted, message, is_named=is_named)
         raise
+    if answer.error == "erased" and (cells := request.app.state.cells) is not None:
+        # Its server went back to another cell with all that waited, and there it is known.
+        await cells.check_again(message.place, app)
+    return answer
 
 
 def to_json(response: AgentResponse) -> Response:

@@ -5,6 +5,11 @@ DECLARE
     v_places constant bigint[] := ARRAY(
         SELECT c.id FROM public.conversations AS c WHERE c.platform = p_platform AND c.platform_server_id = p_server
     );
+    -- What waits here has begun nothing, and goes along.
+    v_returns constant boolean := EXISTS (
+        SELECT FROM public.cell_servers AS s
+        WHERE s.platform = p_platform AND s.platform_server_id = p_server AND s.state = 'returning'
+    );
 BEGIN
     UPDATE public.scheduled_jobs AS s SET status = 'paused', error = 'moving to another cell'
     WHERE s.conversation_id = ANY (v_places) AND s.status = 'active';
@@ -12,6 +17,7 @@ BEGIN
     SELECT open.* FROM (
         SELECT 'messages', count(*) FROM public.inbox AS i
         WHERE i.platform = p_platform AND i.platform_server_id = p_server AND i.status IN ('waiting', 'claimed')
+          AND NOT v_returns
         UNION ALL
         SELECT 'turns', count(*) FROM public.turns AS t
         WHERE t.conversation_id = ANY (v_places) AND t.status = 'running'

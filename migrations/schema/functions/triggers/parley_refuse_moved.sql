@@ -6,7 +6,7 @@ BEGIN
     IF EXISTS (
         SELECT FROM public.cell_servers
         WHERE platform = NEW.platform AND platform_server_id = NEW.platform_server_id
-          AND (state = 'moved' OR state = 'leaving' AND NEW.due_job IS NULL)
+          AND (state IN ('returning', 'moved') OR state = 'leaving' AND NEW.due_job IS NULL)
     ) THEN
         RETURN NULL;
     END IF;
