@@ -71,11 +71,18 @@ async def examine_platforms(settings: "Settings") -> "AsyncIterator[tuple[str, F
     from adapters.base import Finding
 
     for name, own in read_all_settings(settings).items():
-        for platform in _build(name, own) if own.missing is None else ():
+        if own.missing is not None:
+            if any(getattr(own, field) is not None for field in own.needed_fields):
+                yield name, Finding("warn", f"it is not used yet; set {own.missing}")
+            continue
+        try:
+            platforms = _build(name, own)
+        except ConfigurationError as error:
+            yield name, Finding("fail", str(error))
+            continue
+        for platform in platforms:
             async for finding in examine(platform, settings):
                 yield platform.adapter, finding
-        if own.missing is not None and any(getattr(own, field) is not None for field in own.needed_fields):
-            yield name, Finding("warn", f"it is not used yet; set {own.missing}")
 
 
 async def examine(platform: "ChatPlatform", settings: "Settings") -> "AsyncIterator[Finding]":

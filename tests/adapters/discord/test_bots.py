@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from adapters.cli.platforms import examine
 from adapters.discord.platform import DiscordPlatform
 from shared.db.database import Address
 from shared.errors import ConfigurationError
+from tests.adapters.cli.shell import Shell
 from tests.adapters.discord.conftest import Scene
 from tests.bench.children import running_child
 from tests.standins.discord import DiscordStandIn, Json, Person
@@ -21,6 +21,8 @@ from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.chat_scene import child_environment, ended
 from tests.support.forks import get_command
 from tests.support.parley import open_parley
+
+REFUSED = "Discord refuses the token; make a new one in the developer portal and set DISCORD_TOKEN."
 
 pytestmark = pytest.mark.settings(default_guest_token_budget=1_000_000)
 
@@ -207,7 +209,7 @@ async def test_an_edit_of_what_one_bot_answered_changes_the_buttons_once(
 
 
 async def test_one_revoked_token_of_two_leaves_the_other_bot_at_work_and_is_named(
-    bots: Bots, address: Address, model: OpenAIStub, capsys: pytest.CaptureFixture[str]
+    bots: Bots, address: Address, model: OpenAIStub, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scene, helper = bots.scene, f"discord:{bots.helper.bot_user_id}"
     model.play(lambda _body, _number: Answer("Here."))
@@ -222,13 +224,16 @@ async def test_one_revoked_token_of_two_leaves_the_other_bot_at_work_and_is_name
         await scene.ann.asks("still there?", scene.general)
         assert await scene.ann.hears(scene.general) == ["Here."]
 
-        findings = [(p.adapter, f.level, f.text) for p in bots.build() async for f in examine(p, scene.settings)]
-    assert {level for adapter, level, _ in findings if adapter == "discord"} == {"ok"}
-    (refusal,) = [finding for finding in findings if finding[0] == helper]
-    assert refusal[1:] == (
-        "fail",
-        "Discord refuses the token; make a new one in the developer portal and set DISCORD_TOKEN.",
-    )
+        shell = Shell(tmp_path, child_environment(scene.settings, address, tmp_path) | scene.discord.environment())
+        tokens = scene.own.token.get_secret_value() if scene.own.token else ""
+        report = await asyncio.to_thread(shell.run, "doctor", DISCORD_TOKEN=tokens)
+        wrong = await asyncio.to_thread(shell.run, "doctor", DISCORD_TOKEN=f"{tokens},nonsense")
+    lines = [line.split(maxsplit=2) for line in report.lines if "discord" in line.split()[1]]
+    assert {level for level, adapter, _ in lines if adapter == "discord"} == {"ok"}
+    assert [line for line in lines if line[1] != "discord"] == [["fail", helper, REFUSED]]
+    # The others are looked at all the same.
+    assert "number 3 of its tokens is none of Discord's" in wrong.out
+    assert "sandbox" in wrong.out
 
 
 @pytest.mark.timeout(300)
