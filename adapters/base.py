@@ -38,6 +38,8 @@ STORE_SECONDS = 120.0
 FIRST_WAIT, LONGEST_WAIT = 1.0, 300.0
 # After this long without a failure the wait is short again.
 STEADY_SECONDS = 600.0
+# Instead of what one person alone may see, which is stored nowhere.
+SUBSTITUTE = "I could not answer in time; please give the command again."
 NOTICE = "I have an answer for you in {where}, but {reason}."
 # The kinds of keys: of what a turn answers, and of what none does.
 TURN, REPLY, KEY_DIGITS = "turn", "reply", 24
@@ -242,6 +244,11 @@ def key_of(secrets: Secrets, answer: "Reply | LiveTurn") -> str:
     # Of a command that was answered in vain before, the message is the same, and the number of the reply is not.
     text = answer.delivery.key_text or without_late_note(answer.content)
     return to_kind_key(secrets, REPLY, place.key, message or answer.id, text)
+
+
+def is_substitute(reply: Reply) -> bool:
+    """Return whether a reply stands for a secret one, which may have arrived after all and is then left as it is."""
+    return not reply.turn_id and without_late_note(reply.content) == SUBSTITUTE
 
 
 def to_kind_key(secrets: Secrets, kind: str, *identity: object) -> str:

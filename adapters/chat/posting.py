@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from adapters.base import DirectPlatform, key_of, to_kind_key
+from adapters.base import DirectPlatform, is_substitute, key_of, to_kind_key
 from adapters.chat.buttons import CHOICE, RUN, AnswerButtons, Button, ShownButton, TurnButtons, buttons_below
 from adapters.chat.clicks import STOPPING, THANKS, Click, accept_click
 from adapters.chat.live import show_live
 from adapters.chat.parts import Post, Upload, collect, last_part, links_to, to_parts
 from adapters.chat.reactions import STOP_EMOJI, STOP_HINT, Reactions, list_words, to_emoji
-from adapters.chat.undelivered import is_substitute
 from shared.errors import Undeliverable
 from shared.log import get_logger
 from shared.messages import IncomingMessage, Place

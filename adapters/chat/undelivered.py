@@ -5,7 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from agent.queue.outbox import DIRECT, DeliveryInfo, Reply, without_late_note
+from adapters.base import SUBSTITUTE
+from agent.queue.outbox import DIRECT, DeliveryInfo, Reply
 from shared.db.database import DatabaseLost
 from shared.db.statements import load_statements
 from shared.errors import ParleyError
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from agent.commands import CommandReply
 
 AGAIN_SECONDS = 2
-AGAIN = "I could not answer in time; please give the command again."
 
 log = get_logger()
 
@@ -45,13 +45,8 @@ def to_reply(to: Destination, reply: "CommandReply") -> Reply:
         content=reply.text,
         files=reply.files,
         choices=tuple(choice.line for choice in reply.choices),
-        delivery=DeliveryInfo(asker=to.asker, key_text=AGAIN if reply.is_secret else None),
+        delivery=DeliveryInfo(asker=to.asker, key_text=SUBSTITUTE if reply.is_secret else None),
     )
-
-
-def is_substitute(reply: Reply) -> bool:
-    """Return whether a reply stands for a secret one, which may have arrived after all and is then left as it is."""
-    return not reply.turn_id and without_late_note(reply.content) == AGAIN
 
 
 async def keep(app: "App", to: Destination, reply: "CommandReply", error: ParleyError) -> None:
@@ -66,7 +61,7 @@ async def keep(app: "App", to: Destination, reply: "CommandReply", error: Parley
     row |= {"status": "pending", "error": str(error)}
     if reply.is_secret:
         # An admin who reads the table could use it before the person does.
-        row["content"] = AGAIN
+        row["content"] = SUBSTITUTE
     with suppress(DatabaseLost):
         async with app.database.transaction() as session:
             await session.execute(statements.store_reply, {"reply": json.dumps(row)})

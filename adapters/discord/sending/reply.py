@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from cachetools import FIFOCache
 
-from adapters.base import key_of
+from adapters.base import is_substitute, key_of
 from adapters.chat.buttons import AnswerButtons, ShownButton, buttons_below, buttons_of
 from adapters.chat.live import SECONDS_PER_EDIT
 from adapters.chat.parts import Rendered, Upload, collect, to_parts
-from adapters.chat.undelivered import is_substitute
 from adapters.discord.sending.history import NONCE_SECONDS, find_live, find_posted, is_same_part
 from adapters.discord.sending.response_writer import ASIDE, INTERACTIONS, PRIVATE, SUPPRESS_EMBEDS, ResponseWriter
 from adapters.discord.sending.tables import tables_to_blocks

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from adapters.base import is_substitute
 from adapters.chat.live import SECONDS_PER_EDIT
 from adapters.chat.parts import Rendered, Upload, collect, links_to
-from adapters.chat.undelivered import is_substitute
 from adapters.slack.sending.buttons import find_clicked_rows
 from adapters.slack.sending.render import WHOLE_LIMIT, render, to_blocks, to_notice
 from adapters.slack.sending.sent import AlreadySent, find_sent, remove, to_metadata
