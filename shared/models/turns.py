@@ -20,6 +20,7 @@ class Conversation(Row, Base):
     platform_channel_id: Mapped[str]
     platform_thread_id: Mapped[str | None]
     is_direct: Mapped[bool]
+    adapter: Mapped[str | None]
     user_id: Mapped[int | None]
     persona_id: Mapped[int | None]
     started_at: Mapped[datetime]
