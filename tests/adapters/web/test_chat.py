@@ -159,8 +159,9 @@ NOTHING = {"turns": [], "replies": [], "has_more": False, "open": [], "newest_re
 
 
 async def messages_of(browser: httpx.AsyncClient, chat: str, **query: Any) -> Any:
-    """Return a page of a chat's transcript."""
-    return (await browser.get(f"/page/chats/{chat}/messages", params=query)).json()
+    """Return a page of a chat's transcript, without the moment at which it was read."""
+    page = (await browser.get(f"/page/chats/{chat}/messages", params=query)).json()
+    return {name: value for name, value in page.items() if name != "moment"}
 
 
 async def test_the_list_has_the_chats_and_each_its_turns(site: Site) -> None:
@@ -200,6 +201,18 @@ async def test_one_person_s_chats_are_not_another_s(site: Site) -> None:
                 theirs = await other.request(method, path, json=body)
                 assert (theirs.status_code, theirs.json()["error"]["code"]) == (404, "not_found"), path
         assert len((await messages_of(ann, "c1"))["turns"]) == 1
+
+
+async def test_an_answer_is_told_in_the_other_chats_of_its_person_alone(site: Site) -> None:
+    async with site.browser("ann") as ann, site.browser("bob") as bob, site.browser("ann/c1") as mallory:
+        for number, browser in enumerate((ann, bob, mallory)):
+            await sends(browser, f"secret {number}", chat="c1", event_id="e1")
+        for number, browser in enumerate((ann, bob, mallory)):
+            async with browser.stream("GET", "/page/chats/c2/arrivals", params={"after_answer": "0"}) as stream:
+                # The oldest comes first: one of somebody else would.
+                told = await anext(line async for line in stream.aiter_lines() if "You said" in line)
+            assert f'"You said: secret {number}"' in told
+        assert (await ann.get("/page/chats/c2/arrivals", params={"after_answer": "x"})).status_code == 400
 
 
 async def test_the_id_of_a_person_that_begins_as_another_s_opens_nothing_of_theirs(site: Site) -> None:
