@@ -2,6 +2,7 @@
 
 import binascii
 from base64 import urlsafe_b64decode
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shared.errors import ConfigurationError
@@ -11,11 +12,14 @@ FIRST = "discord"
 
 @dataclass(frozen=True, slots=True)
 class Bot:
-    """A bot. `adapter`: by which its messages come and its replies go; `others`: the user ids of our other bots."""
+    """A bot. `adapter`: by which its messages come and its replies go.
+
+    `others`: the user ids of our other bots by their adapters; 0 where a token does not tell it.
+    """
 
     adapter: str
     token: str = field(repr=False)
-    others: frozenset[int] = frozenset()
+    others: Mapping[str, int] = field(default_factory=dict)
 
 
 def list_bots(tokens: str) -> list[Bot]:
@@ -25,16 +29,17 @@ def list_bots(tokens: str) -> list[Bot]:
     order nor a new token leaves a reply or a scheduled job to nobody.
     """
     ids = {token: find_user_id(token) for token in (part.strip() for part in tokens.split(",")) if token}
-    bots = []
+    adapters: dict[str, str] = {}
     for number, (token, user_id) in enumerate(ids.items(), start=1):
-        others = [other_id for other, other_id in ids.items() if other != token]
         if number > 1 and user_id is None:
             raise ConfigurationError(f"DISCORD_TOKEN is wrong: number {number} of its tokens is none of Discord's.")
-        if user_id is not None and user_id in others:
+        if user_id is not None and list(ids.values()).count(user_id) > 1:
             raise ConfigurationError(f"DISCORD_TOKEN is wrong: two of its tokens are of the bot {user_id}.")
-        adapter = FIRST if number == 1 else f"{FIRST}:{user_id}"
-        bots.append(Bot(adapter, token, frozenset(other_id for other_id in others if other_id is not None)))
-    return bots
+        adapters[FIRST if number == 1 else f"{FIRST}:{user_id}"] = token
+    return [
+        Bot(adapter, token, {other: ids[adapters[other]] or 0 for other in adapters if other != adapter})
+        for adapter, token in adapters.items()
+    ]
 
 
 def find_user_id(token: str) -> int | None:

@@ -165,6 +165,11 @@ async def test_in_a_thread_the_bot_that_was_called_last_goes_on(
                 await person.says("go on", thread)
                 await person.hears(thread, number)
             assert len(other.reads(thread)) == before
+        # A program that writes there by the API is no bot that could go on.
+        await scene.sql("UPDATE conversations SET adapter = 'http'")
+        await scene.ann.says("and now", thread)
+        await scene.until_value(9, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+        assert len(scene.ann.reads(thread)) + len(bots.ann.reads(thread)) == 9
 
 
 async def test_commands_forms_and_reminders_are_those_of_the_bot_that_got_them(

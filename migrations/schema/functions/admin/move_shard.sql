@@ -9,7 +9,7 @@ BEGIN
         WHERE b.id = s.bot_id AND b.platform = move_shard.platform AND s.shard_id = shard AND s.holder IS NOT NULL
         RETURNING s.left_by
     )
-    SELECT string_agg(left_by, ', ') INTO v_holders FROM moved;
+    SELECT string_agg(DISTINCT left_by, ', ') INTO v_holders FROM moved;
     IF v_holders IS NULL THEN
         RAISE EXCEPTION 'no process holds shard % of %', shard, platform
             USING HINT = 'SELECT shard_id, holder FROM shards ORDER BY shard_id shows who holds which.';
