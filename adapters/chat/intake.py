@@ -22,7 +22,7 @@ from shared.db.database import retry_on_lost_db
 from shared.errors import Unavailable, Undeliverable
 from shared.log import get_logger
 from shared.messages import Attachment, PlatformContext, QuotedMessage
-from shared.text import clean, cut, to_command_line
+from shared.text import clean, cut
 
 if TYPE_CHECKING:
     from adapters.base import ChatPlatform
@@ -157,7 +157,7 @@ class Intake:
             message = replace(message, place=replace(place, thread=question_thread))
         if refusal is not None:
             await self.say(message, refusal)
-        if not (message.content or message.attachments) or (is_edit and to_command_line(message.content)):
+        if not (message.content or message.attachments) or (is_edit and commands.match_command(message.content)):
             return False
         if await answer_typed(self._app, message, self._platform.send):
             return False

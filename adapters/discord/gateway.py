@@ -31,6 +31,7 @@ from adapters.discord.interactions.interactions import Interactions
 from adapters.discord.sending.reply import post_reply, replace_buttons
 from adapters.discord.transport.library import client_options
 from adapters.discord.transport.rest import THREAD_EXISTS, IntentMissing, Refused, TokenRefused, as_our_errors, insist
+from agent.commands import match_command
 from shared.db.database import retry_on_lost_db
 from shared.errors import ParleyError, ServerMoving, Unavailable
 from shared.log import get_logger
@@ -286,7 +287,7 @@ class Gateway(discord.AutoShardedClient):
             # Discord also reports pins and link previews as edits, so `edited_at` has to be recent. An edit is never a
             # command.
             is_new = self._app.clock.now() - message.edited_at < EDIT_IS_NEW_FOR
-            calls_agent = mentions_agent(message, self.me) and to_command_line(to_text(message, self.me)) is None
+            calls_agent = mentions_agent(message, self.me) and match_command(to_text(message, self.me)) is None
             if change is None and is_new and calls_agent:
                 await retry_on_lost_db(lambda: self._accept(message, sent_at=message.edited_at), STORE_SECONDS)
         if change is not None and change.turn_id is not None:
@@ -343,7 +344,7 @@ class Gateway(discord.AutoShardedClient):
             to_place(message.channel, message.guild),
             partial(self._accept_in, message=message, sent_at=sent_at),
         )
-        is_command = to_command_line(to_text(message, self.me)) is not None
+        is_command = match_command(to_text(message, self.me)) is not None
         while True:
             if is_command:
                 await self._cells.until_settled(place)

@@ -37,6 +37,7 @@ from adapters.slack.events.listening import Listening
 from adapters.slack.sending.buttons import replace_buttons
 from adapters.slack.transport.api import Json, Web
 from adapters.slack.transport.clients import Clients
+from agent.commands import match_command
 from shared.db.database import retry_on_lost_db
 from shared.errors import EventIdInUse
 from shared.messages import Place
@@ -120,7 +121,7 @@ class Events:
             event_id = to_event_id(message["channel"], message["ts"])
             question = await self._edits.change(event_id, to_text(message, web.token.bot_user_id, names))
             # An edit is never a command.
-            is_command = to_command_line(to_text(message, web.token.bot_user_id, {})) is not None
+            is_command = match_command(to_text(message, web.token.bot_user_id, {})) is not None
             if question is None and mentions_agent(message, web.token) and not is_command:
                 edited_at = to_moment(str(edit_ts))
                 if self._app.clock.now() - edited_at < EDIT_IS_NEW_FOR:

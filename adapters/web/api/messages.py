@@ -58,7 +58,7 @@ async def post_message(request: Request) -> Response:
         request.scope[APP] = cell
         return await answer_message(request, body, cell, event_id)
 
-    is_command = body.decision is None and to_command_line(body.content) is not None
+    is_command = body.decision is None and commands.match_command(body.content) is not None
     response: Response = await cells.use(body.place, answer_in, is_message=not is_command)
     return response
 
