@@ -43,4 +43,7 @@ def _make(folder: Path) -> URL:
 
 async def _run(url: URL, *statements: str) -> None:
     await run_as_owner(Address(url, is_embedded=True), *statements)
-    await update_tables(Address(url.set(database="template_parley"), is_embedded=True))
+    template = Address(url.set(database="template_parley"), is_embedded=True)
+    await update_tables(template)
+    # A tenth of the files and bytes less, and nothing left that the first reader of a row would write down.
+    await run_as_owner(template, "VACUUM (FULL, FREEZE)")
