@@ -1,5 +1,6 @@
 """A plugin of pytest that starts the processes of pytest-xdist as forks of one that has collected the tests.
 
+It mixes the files of all folders, because tests that wait stand together otherwise, and leave the processors idle.
 Imports and the rewriting of assertions cost a process ten seconds of the processor, a fork next to nothing.
 `python -m tests.support.workers NUMBER ARGUMENT...` is that one: it collects what pytest finds with these arguments.
 """
@@ -8,11 +9,17 @@ import gc
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from importlib import import_module
+from operator import itemgetter
+from zlib import crc32
 
 import pytest
 
+# What takes seconds to start; each is shared by tests of one process.
+SHARING = ("browser", "homeserver")
+LONG = "long"
 # `tests.support.forks` is imported late: pytest cannot rewrite the plugins that it would import before.
 
 
@@ -29,6 +36,36 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.add_cleanup(forks.close)
         command = " ".join(get_command(__name__, forks))
         config.option.tx = [f"popen//python={command}" for _ in config.option.tx]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mix the files of all folders, in the same way each time, and give each process a part of as many tests.
+
+    Files with a browser, and those with a homeserver, are in the part of one process, which starts it once. They and
+    tests that take long come in the first half of a part, so that none is the last one and few are passed on.
+    """
+    files: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.nodeid.partition("::")[0], []).append(item)
+    workers: int = getattr(config, "workerinput", {}).get("workercount", 1)
+    parts: list[list[tuple[float, list[pytest.Item]]]] = [[] for _ in range(workers)]
+    sizes = [0] * len(parts)
+    groups = {name: find_group(name, tests) for name, tests in files.items()}
+    for name in sorted(files, key=lambda name: (groups[name] is None, -len(files[name]))):
+        group, place = groups[name], crc32(name.encode()) / 2**32
+        part = sizes.index(min(sizes)) if group is None or group == LONG else SHARING.index(group) % len(parts)
+        parts[part].append((place if group is None else place / 2, files[name]))
+        sizes[part] += len(files[name])
+    items[:] = [item for part in parts for _, tests in sorted(part, key=itemgetter(0)) for item in tests]
+
+
+def find_group(name: str, tests: Sequence[pytest.Item]) -> str | None:
+    """Return what a file of tests shares with others, or that it takes long; None of most."""
+    if any("chromium" in getattr(test, "fixturenames", ()) for test in tests):
+        return "browser"
+    if name.startswith(("tests/adapters/contract/", "tests/adapters/matrix/")):
+        return "homeserver"
+    return LONG if any(test.get_closest_marker("timeout") for test in tests) else None
 
 
 def main() -> None:
