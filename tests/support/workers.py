@@ -59,6 +59,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for part in parts for _, tests in sorted(part, key=itemgetter(0)) for item in tests]
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Spare what is imported by now the collection of garbage at the end of pytest, which takes two seconds."""
+    if session.config.option.collectonly:
+        gc.freeze()
+
+
 def find_group(name: str, tests: Sequence[pytest.Item]) -> str | None:
     """Return what a file of tests shares with others, or that it takes long; None of most."""
     if any("chromium" in getattr(test, "fixturenames", ()) for test in tests):
