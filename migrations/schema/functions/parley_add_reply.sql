@@ -1,5 +1,5 @@
--- Stores a reply in the outbox, and tells its id and whether the caller is to send it: behind an earlier reply of the place,
--- and while the platform is down, it waits for the sweeper.
+-- Stores a reply in the outbox, and tells its id and whether the caller is to send it: behind an earlier reply of its
+-- adapter in the place, and while the platform is down, it waits for the sweeper.
 --
 -- p_reply: {adapter, platform, server, channel, thread, place_key, is_direct, reply_to, content, files, choices, status,
 -- lease, error}. With an `error` it was tried before, and is not tried again within `lease` seconds.
@@ -22,7 +22,8 @@ LANGUAGE sql AS $$
          content text, files jsonb, choices jsonb, status text, lease double precision, place_key text, error text)
     CROSS JOIN LATERAL (SELECT EXISTS (
         SELECT FROM public.outbox AS earlier
-        WHERE earlier.place_key = reply.place_key AND earlier.status IN ('pending', 'claimed')
+        WHERE earlier.place_key = reply.place_key AND earlier.adapter = reply.adapter
+          AND earlier.status IN ('pending', 'claimed')
     ) OR EXISTS (
         SELECT FROM public.delivery_outages AS outage
         WHERE outage.adapter = reply.adapter AND outage.scope IN ('', reply.server) AND outage.is_down

@@ -1,8 +1,8 @@
 -- Claims up to `p_limit` replies that wait for their delivery, for the adapters `p_adapters`; the sender keeps the claim
 -- alive, and another process may claim the reply `p_lease` seconds after it has died.
 --
--- It looks at places, not at replies: of each place only the first open reply can be claimed, so that a later one never
--- overtakes it. Of a platform that is known to be down, one reply is claimed at a time, in one process: it asks whether
+-- It looks at places, not at replies: of each place only the first open reply of an adapter can be claimed, so that a later
+-- one never overtakes it; of several bots there none waits for another, which may be gone for good. Of a platform that is known to be down, one reply is claimed at a time, in one process: it asks whether
 -- the platform is back. The place that was tried least often asks next, so that one broken place can't hide the rest.
 --
 -- A reply older than `p_hours` fails. So does one whose deliveries had no end, not even a failure, for an hour: it may be
@@ -18,12 +18,13 @@ DECLARE
 BEGIN
     RETURN QUERY
     WITH RECURSIVE first AS (
-        (SELECT place_key, id FROM public.outbox WHERE status IN ('pending', 'claimed') ORDER BY place_key, id LIMIT 1)
+        (SELECT place_key, adapter, id FROM public.outbox WHERE status IN ('pending', 'claimed')
+         ORDER BY place_key, adapter, id LIMIT 1)
         UNION ALL
-        SELECT later.place_key, later.id FROM first CROSS JOIN LATERAL (
-            SELECT place_key, id FROM public.outbox
-            WHERE status IN ('pending', 'claimed') AND outbox.place_key > first.place_key
-            ORDER BY place_key, id LIMIT 1
+        SELECT later.place_key, later.adapter, later.id FROM first CROSS JOIN LATERAL (
+            SELECT place_key, adapter, id FROM public.outbox
+            WHERE status IN ('pending', 'claimed') AND (outbox.place_key, outbox.adapter) > (first.place_key, first.adapter)
+            ORDER BY place_key, adapter, id LIMIT 1
         ) AS later
     ), due AS MATERIALIZED (
         SELECT reply.id, reply.attempts, outage.id AS outage_id,

@@ -241,6 +241,27 @@ async def test_one_revoked_token_of_two_leaves_the_other_bot_at_work_and_is_name
     assert "sandbox" in wrong.out
 
 
+async def test_a_reply_of_a_bot_that_is_gone_holds_up_no_other_bot_in_its_channel(
+    bots: Bots, address: Address, model: OpenAIStub
+) -> None:
+    scene = bots.scene
+    model.play(lambda _body, _number: Answer("Here."))
+    async with bots.opened(address, model):
+        await scene.discord.gateway.until(2)
+        await scene.ann.asks("first", scene.general)
+        await scene.until_value("delivered", "SELECT status FROM outbox")
+        await scene.sql(
+            "INSERT INTO outbox (adapter, platform, platform_server_id, platform_channel_id, place_key, content)"
+            " SELECT 'discord:1', platform, platform_server_id, platform_channel_id, place_key, 'Late.' FROM outbox"
+        )
+        await scene.ann.asks("second", scene.general)
+
+        assert await scene.ann.hears(scene.general, 2) == ["Here.", "Here."]
+        # One that waits is claimed past it, too.
+        await scene.sql("UPDATE outbox SET status = 'pending' WHERE content = 'Here.'")
+        await scene.until_value(2, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+
+
 @pytest.mark.timeout(300)
 async def test_a_killed_process_leaves_the_shards_of_all_bots_to_the_other_one_which_loses_and_repeats_nothing(
     bots: Bots, address: Address, model: OpenAIStub, tmp_path: Path
