@@ -5,7 +5,7 @@ import hashlib
 import os
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -85,6 +85,8 @@ class ChatPlatform(ABC):
         self.settings = settings
         # Of the agent's several accounts there each has its own.
         self.adapter = adapter or self.name
+        # By which replies wait that it sends.
+        self.adapters: Collection[str] = (self.adapter,)
         # Set while messages can arrive.
         self.connected = asyncio.Event()
         self._app: App | None = None

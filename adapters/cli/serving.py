@@ -110,7 +110,7 @@ async def _serve(settings: Settings, parts: Parts, on_ready: Callable[[App], Awa
     address = await asyncio.to_thread(find_database, settings)
     if not await _wait_for_database(partial(prepare, settings, address), stopping, parts.child):
         return True
-    senders = {sender.adapter: sender for sender in parts.senders}
+    senders = {adapter: sender for sender in parts.senders for adapter in sender.adapters}
     async with kept_up(settings, address), open_app(settings, address, senders) as app:
         with ExitStack() as tracing:
             if (endpoint := app.settings.otel_exporter_otlp_endpoint) is not None:

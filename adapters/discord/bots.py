@@ -2,7 +2,6 @@
 
 import binascii
 from base64 import urlsafe_b64decode
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shared.errors import ConfigurationError
@@ -12,34 +11,45 @@ FIRST = "discord"
 
 @dataclass(frozen=True, slots=True)
 class Bot:
-    """A bot. `adapter`: by which its messages come and its replies go.
+    """A bot. `adapter`: by which its messages come and its replies go; `others`: the user ids of our other bots.
 
-    `others`: the user ids of our other bots by their adapters; 0 where a token does not tell it.
+    `adapters` are all by which it sends: as which it had messages before it was the first one, too.
     """
 
     adapter: str
     token: str = field(repr=False)
-    others: Mapping[str, int] = field(default_factory=dict)
+    others: frozenset[int] = frozenset()
+    adapters: frozenset[str] = frozenset()
+    other_adapters: frozenset[str] = frozenset()
 
 
 def list_bots(tokens: str) -> list[Bot]:
     """Return the bots of tokens that commas separate; raises `ConfigurationError`.
 
-    The first one is `discord`. A further one has its user id behind that, as its token begins with it: neither another
+    The first one is `discord`. Each sends by its user id behind that, too, as its token begins with it: neither another
     order nor a new token leaves a reply or a scheduled job to nobody.
     """
     ids = {token: find_user_id(token) for token in (part.strip() for part in tokens.split(",")) if token}
-    adapters: dict[str, str] = {}
+    if tokens and (not ids or any(len(token.split()) > 1 for token in ids)):
+        raise ConfigurationError("DISCORD_TOKEN is wrong: it takes tokens with commas between them.")
+    bots = []
     for number, (token, user_id) in enumerate(ids.items(), start=1):
+        others = [other_id for other, other_id in ids.items() if other != token]
         if number > 1 and user_id is None:
             raise ConfigurationError(f"DISCORD_TOKEN is wrong: number {number} of its tokens is none of Discord's.")
-        if user_id is not None and list(ids.values()).count(user_id) > 1:
+        if user_id is not None and user_id in others:
             raise ConfigurationError(f"DISCORD_TOKEN is wrong: two of its tokens are of the bot {user_id}.")
-        adapters[FIRST if number == 1 else f"{FIRST}:{user_id}"] = token
-    return [
-        Bot(adapter, token, {other: ids[adapters[other]] or 0 for other in adapters if other != adapter})
-        for adapter, token in adapters.items()
-    ]
+        other_ids = frozenset(other_id for other_id in others if other_id is not None)
+        own, theirs = {to_adapter(user_id)}, {to_adapter(other_id) for other_id in other_ids}
+        (own if number == 1 else theirs).add(FIRST)
+        adapter = FIRST if number == 1 else to_adapter(user_id)
+        bots.append(Bot(adapter, token, other_ids, adapters=frozenset(own), other_adapters=frozenset(theirs)))
+    return bots
+
+
+def to_adapter(user_id: int | None) -> str:
+    """Return the adapter of a bot that is not the first one."""
+    return FIRST if user_id is None else f"{FIRST}:{user_id}"
 
 
 def find_user_id(token: str) -> int | None:

@@ -46,7 +46,7 @@ class DiscordPlatform(DirectPlatform):
         if bot is None:
             raise ConfigurationError("DISCORD_TOKEN is not set; docs/discord.md says where to get one.")
         redirect(settings)
-        self.bot, self._options = bot, options
+        self.bot, self.adapters, self._options = bot, bot.adapters, options
         self._sender: Sender | None = None
 
     @property

@@ -53,14 +53,14 @@ class Listening:
     async def find_mention(self, message: discord.Message, me: int, database: Database) -> Mention | None:
         """Return a `Mention` if the message is for the agent, else None; `database` is that of its server."""
         place = to_place(message.channel, message.guild)
-        calls_other = any(mentions_agent(message, other) for other in self._bot.others.values())
+        calls_other = any(mentions_agent(message, other) for other in self._bot.others)
         if calls_other and not place.is_direct and not mentions_agent(message, me):
             # That one answers.
             return None
         rule = await self._rules.setdefault(database, Rules(database)).find(place)
         thread = message.channel if isinstance(message.channel, discord.Thread) else None
         takes_part = thread is not None and (rule.is_known or thread.owner_id == me)
-        takes_part = takes_part and rule.adapter not in self._bot.others
+        takes_part = takes_part and rule.adapter not in self._bot.other_adapters
         if not self._exchanges.is_for_agent(to_addressing(message, me), place, rule, takes_part=takes_part):
             return None
         can_have_thread = isinstance(message.channel, discord.TextChannel)
@@ -71,7 +71,7 @@ class Listening:
         if message.guild is None:
             return
         quote = to_quoted_message(message, me)
-        if message.author.id not in {me, *self._bot.others.values()} and quote.text:
+        if message.author.id not in {me, *self._bot.others} and quote.text:
             self._recent.remember(message.channel.id, message.id, quote)
 
     def correct(self, message: discord.Message, me: int) -> None:

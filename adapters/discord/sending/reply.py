@@ -281,7 +281,7 @@ def to_component(button: ShownButton) -> Json:
 
 async def replace_buttons(rest: Rest, answer: Any, answer_buttons: AnswerButtons) -> None:
     """Replace the buttons of a posted answer; `answer` is its outbox row."""
-    if answer.adapter != rest.bot.adapter:
+    if answer.adapter in rest.bot.other_adapters:
         # Every bot that reads the channel is told of an edit; only its author may change a message.
         return
     channel_id = answer.platform_thread_id or answer.platform_channel_id

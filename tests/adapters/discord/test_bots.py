@@ -43,7 +43,7 @@ class Bots:
     async def opened(self, address: Address, model: OpenAIStub, *, listens: bool = True) -> AsyncIterator[None]:
         """Open Parley with both bots, as one process has them; without `listens` it only sends."""
         platforms = self.build()
-        senders = {platform.adapter: platform for platform in platforms}
+        senders = {adapter: platform for platform in platforms for adapter in platform.adapters}
         async with open_parley(self.scene.settings, address, model, senders=senders) as self.scene.parley:
             listeners = platforms if listens else []
             tasks = [asyncio.create_task(platform.listen(self.scene.parley.app)) for platform in listeners]
@@ -262,6 +262,32 @@ async def test_a_reply_of_a_bot_that_is_gone_holds_up_no_other_bot_in_its_channe
         await scene.until_value(2, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
 
 
+async def test_the_bot_that_is_left_goes_on_in_its_threads_and_with_what_it_had_to_say(
+    bots: Bots, address: Address, model: OpenAIStub
+) -> None:
+    scene = bots.scene
+    bots.join()
+    thread = scene.discord.world.add_thread(scene.general, "Boats", scene.ann.id)
+    model.play(lambda _body, _number: Answer("Here."))
+    async with bots.opened(address, model):
+        await scene.discord.gateway.until(2)
+        await bots.ann.asks("you", thread)
+        await bots.ann.hears(thread)
+        await scene.until_value("delivered", "SELECT status FROM outbox")
+    scene.own = replace(scene.own, token=SecretStr(bots.helper.token))
+    async with bots.opened(address, model):
+        await scene.discord.gateway.until(1)
+        await bots.ann.says("go on", thread)
+        await bots.ann.hears(thread, 2)
+        # What is still to be said as which it was before.
+        await scene.sql(
+            "INSERT INTO outbox (adapter, platform, platform_server_id, platform_channel_id, place_key, content)"
+            " SELECT adapter, platform, platform_server_id, platform_channel_id, 'k', 'Late.' FROM outbox"
+            " WHERE adapter <> 'discord'"
+        )
+        assert await bots.ann.hears(scene.general) == ["Late."]
+
+
 @pytest.mark.timeout(300)
 async def test_a_killed_process_leaves_the_shards_of_all_bots_to_the_other_one_which_loses_and_repeats_nothing(
     bots: Bots, address: Address, model: OpenAIStub, tmp_path: Path
@@ -296,6 +322,8 @@ async def test_a_killed_process_leaves_the_shards_of_all_bots_to_the_other_one_w
     [
         ("{first},nonsense", "number 2 of its tokens is none of Discord's"),
         ("{first},{first}.again", "two of its tokens are of the bot"),
+        ("{first}\n{first}.again", "it takes tokens with commas between them"),
+        (" , ", "it takes tokens with commas between them"),
     ],
 )
 def test_a_wrong_list_of_tokens_is_refused_with_a_sentence(scene: Scene, tokens: str, reason: str) -> None:
