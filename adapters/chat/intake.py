@@ -85,16 +85,17 @@ async def post_or_keep(
 
 
 class Edits:
-    """Applies edits and deletions to one platform's stored messages."""
+    """Applies edits and deletions to one platform's stored messages; those by the adapters `others` they edit."""
 
-    def __init__(self, app: "App", platform: str) -> None:
-        self._app, self._platform = app, platform
+    def __init__(self, app: "App", platform: str, others: Collection[str] = ()) -> None:
+        self._app, self._platform, self._others = app, platform, others
 
     async def change(self, message_id: str, text: str) -> Edited | None:
         """Replace the text of a stored message; None if it is not stored."""
-        content = clean(text)
+        content, database = clean(text), self._app.database
         return await retry_on_lost_db(
-            lambda: change_message(self._app.database, self._platform, message_id, content=content), STORE_SECONDS
+            lambda: change_message(database, self._platform, message_id, content=content, others=self._others),
+            STORE_SECONDS,
         )
 
     async def delete(self, message_ids: Iterable[str]) -> int:

@@ -298,7 +298,7 @@ class Gateway(discord.AutoShardedClient):
             # Nothing refuses an edit in a cell that the server has left: it would find no message.
             await self._cells.read_again(to_place(message.channel, message.guild))
         for app in self._apps_of(None if message.guild is None else message.guild.id):
-            edits = Edits(app, PLATFORM)
+            edits = Edits(app, PLATFORM, self._rest.bot.other_adapters)
             if (change := await edits.change(str(message.id), to_text(message, self.me))) is not None:
                 break
         return change, edits

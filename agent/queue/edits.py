@@ -24,9 +24,12 @@ class Edited:
     turn_id: int | None
 
 
-async def change_message(database: Database, platform: str, message_id: str, content: str) -> Edited | None:
-    """Replace the text of an accepted message; returns None if it was never accepted."""
-    parameters = {"platform": platform, "message_id": message_id, "content": without_credential(content)}
+async def change_message(
+    database: Database, platform: str, message_id: str, content: str, *, others: Collection[str] = ()
+) -> Edited | None:
+    """Replace the text of an accepted message, unless it came by one of `others`; None if it never did."""
+    content = without_credential(content)
+    parameters = {"platform": platform, "message_id": message_id, "content": content, "others": list(others)}
     async with database.transaction() as session:
         await lock_turns(session, platform, [message_id])
         row = (await session.execute(statements.change_message, parameters)).one_or_none()

@@ -262,6 +262,28 @@ async def test_a_reply_of_a_bot_that_is_gone_holds_up_no_other_bot_in_its_channe
         await scene.until_value(2, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
 
 
+async def test_an_edit_is_stored_as_the_bot_reads_it_that_was_called(
+    bots: Bots, address: Address, model: OpenAIStub
+) -> None:
+    scene = bots.scene
+    bots.join()
+    model.play(lambda _body, _number: Answer("Here."))
+    async with bots.opened(address, model):
+        await scene.discord.gateway.until(2)
+        message = await scene.ann.asks("first", scene.general)
+        await scene.ann.hears(scene.general)
+        for _ in range(2):
+            # The second time nothing is new, as when Discord shows what is behind a link.
+            await scene.ann.edits(message, f"<@{scene.discord.bot_user_id}> second")
+        for number, person in ((2, scene.ann), (1, bots.ann)):
+            await person.asks("and?", scene.general)
+            await person.hears(scene.general, number)
+
+        assert (
+            await scene.value("SELECT content FROM inbox WHERE platform_event_id = :id", id=message["id"]) == "second"
+        )
+
+
 async def test_the_bot_that_is_left_goes_on_in_its_threads_and_with_what_it_had_to_say(
     bots: Bots, address: Address, model: OpenAIStub
 ) -> None:
