@@ -30,10 +30,10 @@ BEGIN
     END IF;
 
     PERFORM set_config(key, value, false) FROM json_each_text(v_settings -> 'settings');
-    -- Of the role or the database: a table of another schema would be taken for ours.
+    -- Of the role or the database, or a schema named like the role: a table of another schema would be taken for ours.
     IF current_schema() IS DISTINCT FROM 'public' THEN
-        RAISE 'The search_path % leads past the tables of Parley, which are in public; let its owner run: ALTER DATABASE % RESET search_path; ALTER ROLE % RESET search_path;',
-            current_setting('search_path'), quote_ident(current_database()), quote_ident(session_user) USING ERRCODE = 'PY001';
+        RAISE 'The search_path % leads past the tables of Parley, which are in public; let it run: ALTER ROLE % IN DATABASE % SET search_path = public;',
+            current_setting('search_path'), quote_ident(session_user), quote_ident(current_database()) USING ERRCODE = 'PY001';
     END IF;
     IF v_role = 'none' THEN
         RETURN;

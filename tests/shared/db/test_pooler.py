@@ -223,12 +223,27 @@ async def test_a_database_whose_search_path_leads_to_other_tables_does_not_serve
     await run_as_owner(beside, f"ALTER DATABASE {name} SET search_path = other, public")
 
     for opening in (upstream.connect, partial(update_tables, upstream)):
-        with pytest.raises(UnfitDatabase, match=f"other.*ALTER DATABASE {name} RESET search_path;"):
+        with pytest.raises(UnfitDatabase, match=f"other.*IN DATABASE {name} SET search_path = public;"):
             await opening()
 
     await run_as_owner(beside, f"ALTER DATABASE {name} SET search_path = public, other")
     await (await upstream.connect()).close()
     assert await update_tables(upstream) == []
+
+
+async def test_where_a_schema_is_named_like_the_role_what_is_said_of_the_search_path_helps(
+    postgres: URL, upstream: Address
+) -> None:
+    inside = Address(postgres.set(database=upstream.url.database), is_embedded=True)
+    connection = await upstream.connect()
+    role = await connection.fetchval("SELECT current_user")
+    await connection.close()
+    await run_as_owner(inside, f"CREATE SCHEMA {role}; GRANT USAGE ON SCHEMA {role} TO PUBLIC")
+
+    with pytest.raises(UnfitDatabase, match=r'The search_path "\$user", public leads past') as error:
+        await upstream.connect()
+    await run_as_owner(inside, str(error.value).partition("let it run: ")[2].rstrip("."))
+    await (await upstream.connect()).close()
 
 
 @pytest.mark.parametrize("settings_of_pooler", [{}, {"server_round_robin": 1}])
