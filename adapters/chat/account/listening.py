@@ -60,9 +60,11 @@ class Listener(ABC):
         return place in self._latest
 
     async def settle(self) -> None:
-        """Return when all is taken that has been read up to now."""
+        """Return when all is taken that has been read up to now; where that is broken off, this is, too."""
         if tasks := list(self._latest.values()):
             await wait(tasks)
+            for task in tasks:
+                task.result()
 
     async def take_all(
         self,

@@ -199,6 +199,30 @@ async def test_a_room_that_ends_while_a_look_up_lasts_there_is_followed(
     assert member["membership"] == "join"
 
 
+async def test_an_invitation_to_the_successor_of_a_room_is_not_declined_by_a_process_that_ends_before_it_knows_that(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    bob, agent, proxy, scene.invites = scene.bob, scene.agent, scene.proxy, scene.ann.id
+    room = await bob.makes_room(agent.id)
+    await agent.joins(room)
+    async with scene.opened(address, model, works=False):
+        said = await bob.says(room, "a word")
+        proxy.faults.append(Fault("GET", f"/event/{said}", SILENCE, times=1000))
+        await bob.edits(room, said, "another word")
+        await proxy.until_silent()
+        successor = (await bob.call("POST", "rooms", room, "upgrade", body={"new_version": "11"}))["replacement_room"]
+        await bob.call("POST", "rooms", successor, "invite", body={"user_id": agent.id})
+        other = await scene.ann.makes_room(agent.id)
+        await scene.ann.sees(partial(was_answered, scene.ann, other, end="join"))
+        # What comes of the next request is not seen any more.
+        proxy.faults.append(Fault("GET", "/sync", 502, times=3))
+        proxy.cut_all()
+        await bob.sees(partial(was_answered, bob, room, end="leave"))
+
+    member = await bob.call("GET", "rooms", successor, "state", "m.room.member", agent.id)
+    assert member["membership"] == "join"
+
+
 @pytest.mark.parametrize("version", ["11", "12"])
 async def test_what_is_set_for_a_room_is_set_for_its_successor(
     scene: Scene, address: Address, model: OpenAIStub, version: str
