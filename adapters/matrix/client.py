@@ -1,13 +1,18 @@
 """The Client-Server API with the token of one account."""
 
+import asyncio
+import time
 from contextlib import suppress
 
-from adapters.api_client import ApiClient, Check, File, Json
+from adapters.api_client import PAUSES, ApiClient, Check, File, Json
 from adapters.base import Refused
 from adapters.chat.account.profiles import Profile
 from adapters.matrix.settings import MatrixSettings
 from shared.errors import Unavailable, Undeliverable
+from shared.log import get_logger
 from shared.messages import Place
+
+log = get_logger()
 
 MEDIA, PROFILE = "/_matrix/media/v3", "parley.profile"
 
@@ -58,11 +63,20 @@ class Client(ApiClient):
 
         await self.call("PUT", path, content, check=check)
 
-    async def find_event(self, room: str, event_id: str) -> Json:
-        """Return an event of the room; an empty one if it is not there, or not to be had now."""
-        with suppress(Refused, Unavailable):
-            return await self.call("GET", ("rooms", room, "event", event_id))
-        return {}
+    async def find_event(self, room: str, event_id: str, *, patience: float = 0.0) -> Json:
+        """Return an event of the room; an empty one if it is not there, or not to be had in so many seconds."""
+        end = time.monotonic() + patience
+        while True:
+            try:
+                return await self.call("GET", ("rooms", room, "event", event_id))
+            except Refused:
+                return {}
+            except Unavailable as error:
+                pause = max(error.retry_after or 0.0, PAUSES[-1])
+                if time.monotonic() + pause > end:
+                    log.warning("matrix_event_not_read", room=room, event_id=event_id, cause=str(error))
+                    return {}
+            await asyncio.sleep(pause)
 
     async def note_direct(self, account: str, room: str) -> None:
         """Note beside the account that a room is the direct one with a person."""

@@ -11,7 +11,7 @@ from secrets import randbelow
 from typing import Any
 
 from adapters.api_client import Json, part
-from adapters.base import Refused, isolated
+from adapters.base import STORE_SECONDS, Refused, isolated
 from adapters.chat.account.invitations import Invitations
 from adapters.chat.account.listening import Listener, Work
 from adapters.chat.account.profiles import Profiles
@@ -188,7 +188,7 @@ class MatrixListener(Listener):
         is_edit = relation.get("rel_type") == "m.replace"
         if is_edit:
             # Anybody can send an edit of another's message: it is the author's own, in this room, or none.
-            original = await self._client.find_event(room.id, str(relation.get("event_id")))
+            original = await self._look_up(room, relation.get("event_id"))
             if original.get("sender") != event["sender"]:
                 return
             content = part(content, "m.new_content") | {"m.relates_to": part(original, "content", "m.relates_to")}
@@ -207,10 +207,14 @@ class MatrixListener(Listener):
         elif await self.intake.take(message, addressing, question_thread=message.event_id, refusal=refusal):
             self.start(self._show_presence(room, message.event_id), "presence", room.id)
 
+    async def _look_up(self, room: Room, event_id: object) -> Json:
+        # Without an answer, what was deleted or set right would stay as it was for ever.
+        return await self._client.find_event(room.id, str(event_id), patience=STORE_SECONDS)
+
     async def _redact(self, room: Room, event: Json) -> None:
         event_id = str(part(event, "content").get("redacts") or event.get("redacts"))
         # Another server may send a redaction that counts for nothing: the homeserver says what is gone.
-        redacted = await self._client.find_event(room.id, event_id)
+        redacted = await self._look_up(room, event_id)
         if "redacted_because" in part(redacted, "unsigned"):
             await self.intake.delete(room.id, [event_id])
 

@@ -249,3 +249,22 @@ async def test_a_room_in_which_a_look_up_lasts_keeps_its_order_and_no_other_room
 
     await matrix.hears("Of frogs.", room)
     assert await matrix.value("SELECT content FROM inbox ORDER BY id LIMIT 1") == "tell me of frogs"
+
+
+async def test_a_deletion_and_an_edit_count_however_long_the_homeserver_can_not_say_what_was_there(
+    matrix: Scene,
+) -> None:
+    ann, direct = matrix.ann, matrix.direct
+    matrix.model.play([Answer("Of forgs."), Answer("Of bikes.")])
+    edited = await ann.says(direct, "tell me of forgs")
+    await matrix.hears("Of forgs.")
+    gone = await ann.says(direct, "and of a secret")
+    await matrix.hears("Of bikes.")
+    # Longer than a request is repeated.
+    matrix.proxy.faults += [Fault("GET", f"/event/{event}", 502, times=4, is_page=True) for event in (edited, gone)]
+
+    await ann.edits(direct, edited, "tell me of frogs")
+    await ann.call("PUT", "rooms", direct, "redact", gone, gone, body={})
+
+    await matrix.until_value("[deleted]", "SELECT content FROM inbox ORDER BY id DESC LIMIT 1")
+    assert await matrix.sql("SELECT content FROM inbox ORDER BY id") == [("tell me of frogs",), ("[deleted]",)]
