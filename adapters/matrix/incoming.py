@@ -134,6 +134,11 @@ def is_leaving(event: Json) -> bool:
     return part(event, "content").get("membership") in ("leave", "ban")
 
 
+def is_redacted(event: Json) -> bool:
+    """Return whether the homeserver has taken the content out of an event."""
+    return "redacted_because" in part(event, "unsigned")
+
+
 def find_thread(event: Json) -> str | None:
     """Return the first message of the thread that an event is in."""
     relation = part(event, "content", "m.relates_to")

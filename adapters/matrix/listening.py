@@ -24,6 +24,7 @@ from adapters.matrix.incoming import (
     Rooms,
     find_replied_to,
     is_leaving,
+    is_redacted,
     to_addressing,
     to_events,
     to_incoming,
@@ -189,7 +190,8 @@ class MatrixListener(Listener):
         if is_edit:
             # Anybody can send an edit of another's message: it is the author's own, in this room, or none.
             original = await self._look_up(room, relation.get("event_id"))
-            if original.get("sender") != event["sender"]:
+            # What was deleted is no question any more, though its edits still have the text.
+            if original.get("sender") != event["sender"] or is_redacted(original):
                 return
             content = part(content, "m.new_content") | {"m.relates_to": part(original, "content", "m.relates_to")}
             event = event | {"event_id": original["event_id"], "content": content}
@@ -214,8 +216,7 @@ class MatrixListener(Listener):
     async def _redact(self, room: Room, event: Json) -> None:
         event_id = str(part(event, "content").get("redacts") or event.get("redacts"))
         # Another server may send a redaction that counts for nothing: the homeserver says what is gone.
-        redacted = await self._look_up(room, event_id)
-        if "redacted_because" in part(redacted, "unsigned"):
+        if is_redacted(await self._look_up(room, event_id)):
             await self.intake.delete(room.id, [event_id])
 
     async def _react(self, room: Room, event: Json) -> None:

@@ -268,3 +268,19 @@ async def test_a_deletion_and_an_edit_count_however_long_the_homeserver_can_not_
 
     await matrix.until_value("[deleted]", "SELECT content FROM inbox ORDER BY id DESC LIMIT 1")
     assert await matrix.sql("SELECT content FROM inbox ORDER BY id") == [("tell me of frogs",), ("[deleted]",)]
+
+
+async def test_what_was_edited_and_deleted_while_the_agent_was_away_is_not_taken_for_a_question(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    ann, direct = scene.ann, scene.direct
+    async with scene.opened(address, model, works=False):
+        pass
+    asked = await ann.says(direct, "tell me of forgs")
+    await ann.edits(direct, asked, "tell me of frogs")
+    await ann.call("PUT", "rooms", direct, "redact", asked, asked, body={})
+    last = await ann.says(direct, "hello")
+
+    async with scene.opened(address, model, works=False):
+        await scene.until_taken(last)
+        assert await scene.sql("SELECT content FROM inbox") == [("hello",)]
