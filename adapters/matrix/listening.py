@@ -155,28 +155,38 @@ class MatrixListener(Listener):
             await taker(room, event)
 
     async def _take_invites(self, batch: Json) -> None:
+        strangers = dict[str, str]()
         for room_id, invite in part(batch, "rooms", "invite").items():
-            await isolated(self._take_invite(room_id, invite), "matrix_invite_not_taken", room=room_id)
+            await isolated(self._take_invite(room_id, invite, strangers), "matrix_invite_not_taken", room=room_id)
+        if strangers:
+            # The end of a room may still be to be taken.
+            await self.settle()
+        for room_id in strangers:
+            work = self._take_strangers_invite(room_id, strangers[room_id])
+            await isolated(work, "matrix_invite_not_taken", room=room_id)
 
-    async def _take_invite(self, room_id: str, invite: Json) -> None:
-        """Accept an invitation, if whoever invites may; else decline it."""
+    async def _take_invite(self, room_id: str, invite: Json, strangers: dict[str, str]) -> None:
+        """Accept an invitation, if whoever invites may; else note who it is."""
         own = [event for event in to_events(invite, "invite_state") if event.get("state_key") == self.account]
         accounts = {str(event["sender"]) for event in own if event.get("type") == "m.room.member"}
         # The inviting server adds to the events what it likes: of two who invite, one is a lie.
         account = accounts.pop() if len(accounts) == 1 else ""
-        is_welcome = bool(account) and await self._invitations.is_welcome(account)
-        if not is_welcome:
-            # The end of a room may still be to be taken.
-            await self.settle()
+        if not account or not await self._invitations.is_welcome(account):
+            strangers[room_id] = account
+            return
+        await self._join(room_id, None)
+        if part(own[0], "content").get("is_direct"):
+            await self._client.note_direct(account, room_id)
+        log.info("matrix_invited", room=room_id, account=account, is_welcome=True)
+
+    async def _take_strangers_invite(self, room_id: str, account: str) -> None:
         # Clients invite all to the successor of a room: whether it is one is seen inside.
         old = [room for room in self._rooms.values() if room.get("m.room.tombstone", "replacement_room") == room_id]
-        if is_welcome or old:
-            await self._join(room_id, None if is_welcome else old[0])
+        if old:
+            await self._join(room_id, old[0])
         else:
             await self._client.call("POST", ("rooms", room_id, "leave"), {})
-        if is_welcome and part(own[0], "content").get("is_direct"):
-            await self._client.note_direct(account, room_id)
-        log.info("matrix_invited", room=room_id, account=account, is_welcome=is_welcome)
+        log.info("matrix_invited", room=room_id, account=account, is_welcome=False)
 
     async def _join(self, room_id: str, led_from: Room | None, **query: Any) -> None:
         """Join a room; that a stranger has led the agent there from another one is noted in it."""

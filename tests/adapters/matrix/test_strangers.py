@@ -27,7 +27,7 @@ from tests.adapters.matrix.conftest import Scene
 from tests.adapters.matrix.test_promises import was_answered
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.stand_in import ChatStandIn
-from tests.support.homeserver_proxy import HISTORY
+from tests.support.homeserver_proxy import HISTORY, SILENCE, Fault
 
 SAID = "SELECT content FROM inbox ORDER BY id"
 MOST_SECONDS = 30.0
@@ -278,6 +278,21 @@ async def test_a_thousand_invitations_keep_nobody_waiting(matrix: Scene) -> None
     await matrix.ann.says(matrix.direct, "are you there?")
 
     await matrix.hears("Here.")
+
+
+async def test_an_invitation_of_a_stranger_keeps_no_other_waiting_for_a_look_up(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    ann, bob, agent, proxy, scene.invites = scene.ann, scene.bob, scene.agent, scene.proxy, scene.ann.id
+    async with scene.opened(address, model, works=False):
+        said = await bob.says(scene.room, "a word")
+        proxy.faults.append(Fault("GET", f"/event/{said}", SILENCE, times=1000))
+        await bob.edits(scene.room, said, "another word")
+        await proxy.until_silent()
+        invitation = {"type": "m.room.member", "state_key": agent.id, "content": {"membership": "invite"}}
+        hosts = {"!elsewhere:matrix.test": bob.id, "!here:matrix.test": ann.id}
+        await asyncio.gather(*[proxy.invite([invitation | {"sender": hosts[room]}], room) for room in hosts])
+        await proxy.until(lambda: any("/join/!here" in call.path for call in proxy.journal))
 
 
 async def test_notices_of_a_database_that_begins_again_are_new_ones(matrix: Scene, owner: asyncpg.Connection) -> None:
