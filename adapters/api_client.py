@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import quote
@@ -66,19 +67,21 @@ class ApiClient:
         root: str = "",
         check: Check | None = None,
         seconds: float = CALL_SECONDS,
+        patience: float = 0.0,
         **query: object,
     ) -> Json:
         """Return the answer to a request, whose body is JSON or a `File`; `check` is awaited just before each attempt.
 
-        Only what may be done twice may be asked for. A name in the path leads to no other path, whoever has written it.
-        Raises `Unavailable` where a retry makes sense, else `Refused`. An answer that is no JSON is that of a proxy:
-        the platform does not answer, unless the proxy says that the request is too large.
+        A server that has a fault is asked again for a moment, or for so many seconds of `patience`: only what may be
+        done twice may be asked for. A name in the path leads to no other path, whoever has written it. Raises
+        `Unavailable` where a retry makes sense, else `Refused`. An answer that is no JSON is that of a proxy: the
+        platform does not answer, unless the proxy says that the request is too large.
         """
         url = self.address + "/".join((root or self.root, *(quote(name, safe="") for name in path)))
         content: Json = {"params": {key: str(query[key]) for key in query}}
         is_file = isinstance(body, File)
         content |= {"data": body.content, "headers": {"Content-Type": body.mime_type}} if is_file else {"json": body}
-        waited, pauses = 0.0, list(PAUSES)
+        waited, pauses, end = 0.0, list(PAUSES), time.monotonic() + patience
         while True:
             if check is not None:
                 await check()
@@ -94,10 +97,10 @@ class ApiClient:
             elif status < SERVER_FAULT:
                 code = str(answer.get(self.code_field))
                 raise Refused(code, f"{code}: {answer.get(self.reason_field)}")
-            elif not pauses:
+            elif not pauses and time.monotonic() >= end:
                 raise Unavailable(f"{self.title} does not answer: {answer.get('error')}")
             else:
-                pause = pauses.pop(0)
+                pause = pauses.pop(0) if pauses else PAUSES[-1]
             waited += pause
             await asyncio.sleep(pause)
 

@@ -1,10 +1,8 @@
 """The Client-Server API with the token of one account."""
 
-import asyncio
-import time
 from contextlib import suppress
 
-from adapters.api_client import PAUSES, ApiClient, Check, File, Json
+from adapters.api_client import ApiClient, Check, File, Json
 from adapters.base import Refused
 from adapters.chat.account.profiles import Profile
 from adapters.matrix.settings import MatrixSettings
@@ -65,18 +63,13 @@ class Client(ApiClient):
 
     async def find_event(self, room: str, event_id: str, *, patience: float = 0.0) -> Json:
         """Return an event of the room; an empty one if it is not there, or not to be had in so many seconds."""
-        end = time.monotonic() + patience
-        while True:
-            try:
-                return await self.call("GET", ("rooms", room, "event", event_id))
-            except Refused:
-                return {}
-            except Unavailable as error:
-                pause = max(error.retry_after or 0.0, PAUSES[-1])
-                if time.monotonic() + pause > end:
-                    log.warning("matrix_event_not_read", room=room, event_id=event_id, cause=str(error))
-                    return {}
-            await asyncio.sleep(pause)
+        try:
+            return await self.call("GET", ("rooms", room, "event", event_id), patience=patience)
+        except Refused:
+            return {}
+        except Unavailable as error:
+            log.warning("matrix_event_not_read", room=room, event_id=event_id, cause=str(error))
+            return {}
 
     async def note_direct(self, account: str, room: str) -> None:
         """Note beside the account that a room is the direct one with a person."""

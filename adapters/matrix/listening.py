@@ -56,8 +56,9 @@ class MatrixListener(Listener):
         super().__init__(platform, client.account)
         self._client, self._rooms = client, Rooms(client.account, client.address)
         self._invitations = Invitations(self.app.database, NAME, invites)
-        account = NAME, client.account
-        self._profiles = Profiles(self.app, account, upload=client.upload, set_profile=client.set_profile)
+        self._profiles = Profiles(
+            self.app, (NAME, client.account), upload=client.upload, set_profile=client.set_profile
+        )
         # By the room that has ended.
         self._joining = defaultdict[str, Lock](Lock)
         self._takers = {
@@ -161,9 +162,8 @@ class MatrixListener(Listener):
         if strangers:
             # The end of a room may still be to be taken.
             await self.settle()
-        for room_id in strangers:
-            work = self._take_strangers_invite(room_id, strangers[room_id])
-            await isolated(work, "matrix_invite_not_taken", room=room_id)
+        for room_id, account in strangers.items():
+            await isolated(self._take_strangers_invite(room_id, account), "matrix_invite_not_taken", room=room_id)
 
     async def _take_invite(self, room_id: str, invite: Json, strangers: dict[str, str]) -> None:
         """Accept an invitation, if whoever invites may; else note who it is."""
@@ -190,8 +190,7 @@ class MatrixListener(Listener):
 
     async def _join(self, room_id: str, led_from: Room | None, **query: Any) -> None:
         """Join a room; that a stranger has led the agent there from another one is noted in it."""
-        note = {} if led_from is None else {"reason": led_from.id}
-        await self._client.call("POST", ("join", room_id), note, **query)
+        await self._client.call("POST", ("join", room_id), {} if led_from is None else {"reason": led_from.id}, **query)
 
     async def _message(self, room: Room, event: Json) -> None:
         content = part(event, "content")

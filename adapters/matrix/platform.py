@@ -121,17 +121,16 @@ class MatrixPlatform(PostingPlatform):
 
     async def examine(self, settings: "Settings") -> AsyncGenerator[Finding]:  # all is asked of the homeserver
         """Yield what `parley doctor` reports: the account, its rooms, which of them are encrypted."""
-        client = self.client
-        if OPEN.match(client.address):
-            yield Finding("warn", f"without https, whoever is on the way to {client.address} reads token and messages")
-        await client.check_account()
-        yield Finding("ok", f"the token is {client.account}'s, at {client.address}")
-        rooms = (await client.call("GET", ("joined_rooms",)))["joined_rooms"]
-        hint = "" if rooms else f"; invite {client.account} to one (MATRIX_INVITES={self.settings.invites})"
+        if OPEN.match(self.client.address):
+            yield Finding("warn", f"without https, others on the way to {self.client.address} read token and messages")
+        await self.client.check_account()
+        yield Finding("ok", f"the token is {self.client.account}'s, at {self.client.address}")
+        rooms = (await self.client.call("GET", ("joined_rooms",)))["joined_rooms"]
+        hint = "" if rooms else f"; invite {self.client.account} to one (MATRIX_INVITES={self.settings.invites})"
         yield Finding("ok" if rooms else "warn", f"rooms: {len(rooms)}{hint}")
         for room in rooms:
             with suppress(Refused):
-                await client.call("GET", ("rooms", room, "state", "m.room.encryption"))
+                await self.client.call("GET", ("rooms", room, "state", "m.room.encryption"))
                 yield Finding("warn", f"{room} is encrypted: nothing is answered there")
 
 

@@ -100,7 +100,7 @@ async def test_the_doctor_names_the_account_and_a_refused_token(scene: Scene) ->
 async def test_the_doctor_names_a_way_to_the_homeserver_on_which_others_read_along(scene: Scene) -> None:
     far = MatrixPlatform(replace(scene.own, homeserver="http://localhost.invalid:8008"))
     warning, failure = [finding async for finding in examine(far, scene.settings)]
-    assert (warning.level, "reads token" in warning.text) == ("warn", True)
+    assert (warning.level, "read token" in warning.text) == ("warn", True)
     assert (failure.level, failure.is_outage) == ("fail", True)
 
 
