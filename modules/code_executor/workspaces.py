@@ -3,9 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import func, select
-
-from modules.code_executor.models import Workspace
 from shared.db.statements import load_statements
 from shared.errors import ToolError
 from shared.files.stored_file import StoredFile
@@ -28,13 +25,9 @@ class Found:
 
 async def read_workspace(context: ToolContext) -> Found:
     """Return the person's workspace in this conversation, an empty one when there is none."""
-    statement = select(Workspace.file_ids, Workspace.state).where(
-        Workspace.user_id == context.user.id,
-        Workspace.conversation_id == context.conversation_id,
-        Workspace.used_at > func.now() - func.make_interval(0, 0, 0, 7),
-    )
+    parameters = {"user_id": context.user.id, "conversation_id": context.conversation_id}
     async with context.transaction() as session:
-        row = (await session.execute(statement)).one_or_none()
+        row = (await session.execute(statements.find_workspace, parameters)).one_or_none()
     return Found() if row is None else Found(tuple(row.file_ids), row.state)
 
 
@@ -44,14 +37,12 @@ async def update_workspace(context: ToolContext, file_ids: Sequence[int], state:
     async with context.transaction() as session:
         await session.execute(statements.forget_workspaces)
         await session.execute(statements.make_workspace, parameters)
-        workspace = await session.scalar(select(Workspace).filter_by(**parameters).with_for_update())
+        workspace = (await session.execute(statements.lock_workspace, parameters)).one_or_none()
         if workspace is None:
             return
         others = [file_id_ for file_id_ in workspace.file_ids if file_id_ not in file_ids]
-        workspace.file_ids = [*others, *file_ids][-MAX_FILES:]
-        workspace.used_at = func.now()
-        if state is not None:
-            workspace.state = state
+        newest = [*others, *file_ids][-MAX_FILES:]
+        await session.execute(statements.update_workspace, {"id": workspace.id, "file_ids": newest, "state": state})
 
 
 async def list_workspace(context: ToolContext) -> list[StoredFile]:

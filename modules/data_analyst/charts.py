@@ -3,14 +3,16 @@
 import json
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from modules.data_analyst.tables import Rows
 from shared.environments import find_python
 from shared.errors import ToolError
-from shared.files.storage import FilesOfUser
 from shared.sandbox.job import MEGABYTE, Limits
 from shared.sandbox.programs import Program
+
+if TYPE_CHECKING:
+    from shared.files.storage import FilesOfUser
 
 LIMITS = Limits(memory_bytes=1024 * MEGABYTE, cpu_seconds=20, seconds=30)
 # matplotlib writes its list of fonts into its folder.
@@ -27,7 +29,7 @@ MAX_SLICES = 12
 Kind = Literal["bar", "line", "pie"]
 
 
-async def draw(files: FilesOfUser, rows: Rows, kind: Kind, *, title: str) -> bytes:
+async def draw(files: "FilesOfUser", rows: Rows, kind: Kind, *, title: str) -> bytes:
     """Return a PNG of the last column by the others; raises `ToolError` when there is nothing to draw."""
     points = [row for row in rows.rows if row[-1] is not None]
     if kind == "line":

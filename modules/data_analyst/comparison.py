@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modules.data_analyst.duckdb_engine import run_task
 from modules.data_analyst.queries import MAX_KEYS, SHOWN_COLUMNS, Filters, Relation, build_side, read_measure
@@ -14,7 +14,9 @@ from modules.data_analyst.settings import AnalystSettings
 from modules.data_analyst.sources import Engine
 from modules.data_analyst.tables import to_number
 from shared.errors import ToolError
-from shared.files.storage import FilesOfUser
+
+if TYPE_CHECKING:
+    from shared.files.storage import FilesOfUser
 
 STATUSES = ("match", "minor_diff", "major_diff", "only_in_a", "only_in_b")
 
@@ -33,7 +35,7 @@ class Comparison:
 
 
 async def compare(
-    files: FilesOfUser, engines: tuple[Engine, Engine], comparison: Comparison, *, settings: AnalystSettings
+    files: "FilesOfUser", engines: tuple[Engine, Engine], comparison: Comparison, *, settings: AnalystSettings
 ) -> dict[str, Any]:
     """Return the fields of the tool's result; raises `ToolError` for columns that a source does not have."""
     a, b = await asyncio.gather(*(engine.describe() for engine in engines))

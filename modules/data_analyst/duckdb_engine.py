@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from math import ceil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modules.data_analyst.queries import Column, Query, Relation, quote
 from modules.data_analyst.settings import AnalystSettings
@@ -19,9 +19,11 @@ from modules.data_analyst.tables import MAX_CELL_CHARS, MAX_COLUMNS, Rows, to_ro
 from shared.environments import find_python
 from shared.errors import ToolError
 from shared.files.file_types import find_encoding
-from shared.files.storage import FilesOfUser
 from shared.sandbox.job import MEGABYTE, Limits
 from shared.sandbox.programs import Program
+
+if TYPE_CHECKING:
+    from shared.files.storage import FilesOfUser
 
 PROGRAM = Path(__file__).with_name("duckdb_program.py")
 PYTHON = find_python("duckdb") or Path(sys.executable)
@@ -41,7 +43,7 @@ class FileSource:
     name: str
     path: str
     settings: AnalystSettings
-    files: FilesOfUser
+    files: "FilesOfUser"
 
     async def describe(self) -> Relation:
         """Return the file's columns; raises `ToolError` when it can't be read."""
@@ -106,7 +108,7 @@ def to_utf8(path: Path, copy: Path) -> Path:
     return path
 
 
-async def run_task(files: FilesOfUser, task: Mapping[str, Any], settings: AnalystSettings) -> dict[str, Any]:
+async def run_task(files: "FilesOfUser", task: Mapping[str, Any], settings: AnalystSettings) -> dict[str, Any]:
     """Run a task of the program in the person's turn; raises `ToolError` with the reason when it fails.
 
     It reads no files but those at the task's `paths`.

@@ -1,22 +1,39 @@
 """Finds the sources that a person may use."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from sqlalchemy import select
-
 from modules.data_analyst.duckdb_engine import FileSource
-from modules.data_analyst.models import Source
 from modules.data_analyst.postgres_engine import PostgresSource
 from modules.data_analyst.queries import Query, Relation
 from modules.data_analyst.settings import AnalystSettings
 from modules.data_analyst.tables import Rows
 from shared.credentials.row_secrets import filled_in
+from shared.db.statements import load_statements
 from shared.errors import ToolError
 from shared.messages import Permission
 from shared.tools import ToolContext
 
+statements = load_statements(__file__)
+
 PREFIX = "DATA_ANALYST_"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A table, a view or a file that people may ask about, as an admin has named it."""
+
+    name: str
+    description: str
+    kind: str
+    url: str | None
+    password: str | None
+    relation: str | None
+    path: str | None
+    allow_sql: bool
+    allowed_roles: Sequence[str]
 
 
 class Engine(Protocol):
@@ -38,9 +55,9 @@ class Engine(Protocol):
 async def list_sources_for(context: ToolContext) -> list[Source]:
     """Return the sources that the person may use, by name."""
     async with context.transaction() as session:
-        sources = await session.scalars(select(Source).where(Source.is_enabled).order_by(Source.name))
-        permission = context.user.permission
-        return [source for source in sources if permission >= min(map(Permission.from_label, source.allowed_roles))]
+        rows = (await session.execute(statements.list_sources)).all()
+    sources, permission = (Source(*row) for row in rows), context.user.permission
+    return [source for source in sources if permission >= min(map(Permission.from_label, source.allowed_roles))]
 
 
 async def get_source(context: ToolContext, name: str) -> Source:

@@ -8,7 +8,6 @@ from secrets import token_urlsafe
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from modules.location.geocoding import find_address
 from modules.location.geofence import distance
@@ -20,6 +19,7 @@ from modules.location.rows import (
     take_position,
     to_time,
 )
+from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.errors import NotFound, ToolError
 from shared.hooks import HttpRequest, HttpResponse, ModuleContext, route
@@ -259,7 +259,7 @@ def _read_position(body: bytes) -> Position | None:
     return Position(latitude, longitude, accuracy=accuracy, recorded_at=recorded_at)
 
 
-async def _get_current(session: AsyncSession, user_id: int) -> Any:
+async def _get_current(session: Session, user_id: int) -> Any:
     current = (await session.execute(statements.find_position, {"user_id": user_id})).one_or_none()
     if current is None:
         raise ToolError("No position is known: the person's phone has to be paired first, in a direct message.")

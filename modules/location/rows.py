@@ -5,11 +5,8 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from hmac import compare_digest
 
-from sqlalchemy import bindparam, select
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from modules.location.geofence import distance, is_inside
-from modules.location.models import Tracker
+from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.hooks import ModuleContext
 from shared.messages import Place
@@ -19,8 +16,6 @@ from shared.schedules.timing import once
 statements = load_statements(__file__)
 
 PAIRING_MINUTES = 10
-
-TRACKER = select(Tracker.id, Tracker.password_hash).where(Tracker.id == bindparam("id"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +33,11 @@ def hash_of(secret: str) -> str:
     return sha256(secret.encode()).hexdigest()
 
 
-async def find_tracker(session: AsyncSession, tracker_id: int, password: str) -> int | None:
+async def find_tracker(session: Session, tracker_id: int, password: str) -> int | None:
     """Return the phone's id if this is its password, else None."""
-    row = (await session.execute(TRACKER, {"id": tracker_id})).one_or_none()
+    row = (await session.execute(statements.find_tracker, {"id": tracker_id})).one_or_none()
     password_hash = row.password_hash if row is not None and row.password_hash else ""
-    return row.id if compare_digest(hash_of(password), password_hash) and row is not None else None
+    return int(row.id) if compare_digest(hash_of(password), password_hash) and row is not None else None
 
 
 async def take_position(context: ModuleContext, tracker_id: int, position: Position) -> int:
@@ -75,7 +70,7 @@ async def take_position(context: ModuleContext, tracker_id: int, position: Posit
     return fired
 
 
-async def _fire(context: ModuleContext, session: AsyncSession, place_id: int, event: str) -> int:
+async def _fire(context: ModuleContext, session: Session, place_id: int, event: str) -> int:
     reminders = (await session.execute(statements.list_reminders, {"place_id": place_id, "event": event})).all()
     for reminder in reminders:
         origin = Origin(reminder.adapter, reminder.platform_user_id)

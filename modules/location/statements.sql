@@ -7,6 +7,9 @@ ON CONFLICT (user_id) DO UPDATE SET pairing_hash = excluded.pairing_hash, pairin
 UPDATE location_trackers SET password_hash = :password_hash, pairing_hash = NULL, pairing_until = NULL
 WHERE pairing_hash = :hash AND pairing_until > now() RETURNING id;
 
+-- name: find_tracker
+SELECT id, password_hash FROM location_trackers WHERE id = :id;
+
 -- name: move_tracker
 UPDATE location_trackers SET latitude = :latitude, longitude = :longitude, accuracy_metres = :accuracy,
     recorded_at = :recorded_at

@@ -5,8 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from modules.pms.models import Booking
-from modules.pms.reservations import get_booking, list_own, occupy
+from modules.pms.reservations import cancel_booking, get_booking, list_own, occupy
 from modules.pms.stays import Stay, get_offer, list_nights, list_offers, read_stay, today_of
 from shared.errors import ToolError
 from shared.messages import Permission
@@ -96,10 +95,10 @@ async def list_bookings(context: ToolContext) -> dict[str, Any]:
     Example: {} -> "booking_id": 1
     """
     bookings = []
-    for booking, room in await list_own(context):
-        money = {"total": f"{booking.total:.2f}", "currency": room.currency}
+    for booking in await list_own(context):
+        money = {"total": f"{booking.total:.2f}", "currency": booking.currency}
         hold_fields = {"held_until": booking.held_until.isoformat(timespec="minutes")} if booking.held_until else {}
-        about = {"booking_id": booking.id, "status": booking.status, "room": room.name}
+        about = {"booking_id": booking.id, "status": booking.status, "room": booking.room}
         bookings.append({**about, **_to_stay(booking).to_fields(), **money, **hold_fields})
     return {"bookings": bookings}
 
@@ -113,17 +112,15 @@ async def cancel(context: ToolContext, booking_id: int) -> dict[str, Any]:
     Example: {"booking_id": 1} -> "status": "cancelled"
     """
     async with context.transaction() as session:
-        booking, room = await get_booking(session, context, booking_id)
+        booking = await get_booking(session, context, booking_id)
         stay = _to_stay(booking)
         if booking.status == "booked" and stay.check_in <= today_of(context):
             raise ToolError("This stay has begun; the people of the house can change it.")
         if booking.status == "booked":
-            await context.confirm(f"Cancel “{room.name}”, {stay.sentence()}? This can't be undone.")
-        booking.status = "cancelled"
-    return {"booking_id": booking_id, "status": "cancelled", "room": room.name, **stay.to_fields()}
+            await context.confirm(f"Cancel “{booking.room}”, {stay.sentence()}? This can't be undone.")
+        await cancel_booking(session, booking.id)
+    return {"booking_id": booking_id, "status": "cancelled", "room": booking.room, **stay.to_fields()}
 
 
-def _to_stay(booking: Booking) -> Stay:
-    days = booking.stay
-    # The database writes every range of days with its first day and without its last.
-    return Stay(days.lower or date.min, days.upper or date.max, booking.guests)
+def _to_stay(booking: Any) -> Stay:
+    return Stay(booking.check_in, booking.check_out, booking.guests)

@@ -1,15 +1,12 @@
 """Holds, books and cancels stays. The room is locked while its bookings change; the table's constraint decides."""
 
-from datetime import timedelta
+from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import Select, func, select, update
-from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncSession
-
-from modules.pms.models import Booking, Room
 from modules.pms.settings import PmsSettings
 from modules.pms.stays import Offer, Stay
-from shared.db.errors import sqlstate_of
+from shared.db.driver import Session
+from shared.db.errors import server_errors, sqlstate_of
 from shared.db.statements import load_statements
 from shared.errors import NotFound, ToolError
 from shared.text import MAX_ID
@@ -21,62 +18,49 @@ EXCLUSION_VIOLATION = "23P01"
 MAX_LISTED = 50
 
 
-async def occupy(context: ToolContext, offer: Offer, stay: Stay, *, is_hold: bool) -> Booking:
-    """Hold or book the room; the person's own hold of it is replaced.
+async def occupy(context: ToolContext, offer: Offer, stay: Stay, *, is_hold: bool) -> Any:
+    """Hold or book the room, and return the booking's row; the person's own hold of it is replaced.
 
     Raises `ToolError` when somebody was faster, or when the person holds as many rooms as they may.
     """
-    booking = Booking(room_id=offer.room_id, user_id=context.user.id, stay=stay.days, guests=stay.guests)
-    booking.total, booking.status = offer.total, "held" if is_hold else "booked"
+    settings = context.settings(PmsSettings)
+    parameters = {"room_id": offer.room_id, "user_id": context.user.id, "total": offer.total, "guests": stay.guests}
+    parameters |= {"check_in": stay.check_in, "check_out": stay.check_out}
+    parameters |= {"hold_minutes": settings.hold_minutes if is_hold else None}
     try:
         async with context.transaction() as session:
-            # Without the lock, two inserts that wait for each other would be a deadlock.
-            await session.execute(select(Room.id).where(Room.id == offer.room_id).with_for_update(key_share=True))
-            is_over = (Booking.held_until <= func.now()) | (Booking.user_id == context.user.id)
-            in_the_way = (Booking.room_id == offer.room_id) & Booking.stay.op("&&")(stay.days)
-            await session.execute(
-                update(Booking).where(in_the_way, Booking.status == "held", is_over).values(status="cancelled")
-            )
+            await session.execute(statements.lock_room, parameters)
+            await session.execute(statements.end_holds, parameters)
             if is_hold:
-                await _limit_holds(session, context)
-                until = timedelta(minutes=context.settings(PmsSettings).hold_minutes)
-                booking.held_until = await session.scalar(select(func.now() + until))
-            session.add(booking)
-    except IntegrityError as error:
+                await _limit_holds(session, context.user.id, settings.max_holds)
+            return (await session.execute(statements.add_booking, parameters)).one()
+    except server_errors() as error:
         if sqlstate_of(error) != EXCLUSION_VIOLATION:
             raise
         raise ToolError(f"{offer.room} has just been taken; look at get_availability again.") from None
-    return booking
 
 
-async def get_booking(session: AsyncSession, context: ToolContext, booking_id: int) -> tuple[Booking, Room]:
+async def get_booking(session: Session, context: ToolContext, booking_id: int) -> Any:
     """Return a stay of the person that is held or booked; raises `NotFound` for any other."""
-    # Locked, so that two cancellations, or one beside the end of a hold, follow each other.
-    mine = _own(context).where(Booking.id == booking_id).with_for_update(of=Booking)
-    row = (await session.execute(mine)).first() if 0 < booking_id <= MAX_ID else None
+    parameters = {"user_id": context.user.id, "id": booking_id if 0 < booking_id <= MAX_ID else 0}
+    row = (await session.execute(statements.lock_booking, parameters)).one_or_none()
     if row is None:
         raise NotFound(what="booking")
-    return row[0], row[1]
+    return row
 
 
-async def list_own(context: ToolContext) -> list[tuple[Booking, Room]]:
+async def cancel_booking(session: Session, booking_id: int) -> None:
+    """Cancel a booking or a hold."""
+    await session.execute(statements.cancel_booking, {"id": booking_id})
+
+
+async def list_own(context: ToolContext) -> Sequence[Any]:
     """Return the person's stays that are held or booked and not over, the next one first."""
-    today = func.current_date()
-    query = _own(context).where(func.upper(Booking.stay) >= today).order_by(Booking.stay, Booking.id).limit(MAX_LISTED)
     async with context.transaction() as session:
-        return [(row[0], row[1]) for row in await session.execute(query)]
+        return (await session.execute(statements.list_bookings, {"user_id": context.user.id, "most": MAX_LISTED})).all()
 
 
-async def _limit_holds(session: AsyncSession, context: ToolContext) -> None:
-    await session.execute(statements.lock_bookings, {"user_id": context.user.id})
-    mine = (Booking.user_id == context.user.id) & (Booking.status == "held") & (Booking.held_until > func.now())
-    hold_count = await session.scalar(select(func.count()).select_from(Booking).where(mine))
-    most = context.settings(PmsSettings).max_holds
-    if (hold_count or 0) >= most:
+async def _limit_holds(session: Session, user_id: int, most: int) -> None:
+    await session.execute(statements.lock_bookings, {"user_id": user_id})
+    if (await session.execute(statements.count_holds, {"user_id": user_id})).scalar_one() >= most:
         raise ToolError(f"A person holds at most {most} rooms at a time; book or cancel one first.")
-
-
-def _own(context: ToolContext) -> Select[Booking, Room]:
-    is_alive = (Booking.status == "booked") | ((Booking.status == "held") & (Booking.held_until > func.now()))
-    joined = select(Booking, Room).join(Room, Room.id == Booking.room_id)
-    return joined.where(Booking.user_id == context.user.id, is_alive)

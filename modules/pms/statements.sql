@@ -27,3 +27,42 @@ SELECT id, name FROM rooms WHERE is_active ORDER BY name LIMIT 100;
 -- name: lock_bookings
 -- Serialises the holds of one person, so that their number stays within the limit.
 SELECT pg_advisory_xact_lock(hashtextextended('pms_holds', :user_id));
+
+-- name: lock_room
+-- Without it, two inserts that wait for each other would be a deadlock.
+SELECT id FROM rooms WHERE id = :room_id FOR NO KEY UPDATE;
+
+-- name: end_holds
+-- Those in the way of a stay that are over, or the person's own.
+UPDATE bookings SET status = 'cancelled'
+WHERE room_id = :room_id AND stay && daterange(:check_in, :check_out) AND status = 'held'
+AND (held_until <= now() OR user_id = :user_id);
+
+-- name: count_holds
+SELECT count(*) FROM bookings WHERE user_id = :user_id AND status = 'held' AND held_until > now();
+
+-- name: add_booking
+-- A hold has minutes.
+INSERT INTO bookings (room_id, user_id, stay, guests, total, status, held_until)
+SELECT :room_id, :user_id, daterange(:check_in, :check_out), :guests, :total,
+    CASE WHEN minutes IS NULL THEN 'booked' ELSE 'held' END, now() + minutes * interval '1 minute'
+FROM (SELECT CAST(:hold_minutes AS integer) AS minutes) AS hold
+RETURNING id, held_until;
+
+-- name: lock_booking
+-- Two cancellations, or one beside the end of a hold, follow each other.
+SELECT bookings.id, status, rooms.name AS room, lower(stay) AS check_in, upper(stay) AS check_out, guests
+FROM bookings JOIN rooms ON rooms.id = room_id
+WHERE user_id = :user_id AND bookings.id = :id AND (status = 'booked' OR status = 'held' AND held_until > now())
+FOR UPDATE OF bookings;
+
+-- name: cancel_booking
+UPDATE bookings SET status = 'cancelled' WHERE id = :id;
+
+-- name: list_bookings
+SELECT bookings.id, status, held_until, total, rooms.name AS room, rooms.currency, lower(stay) AS check_in,
+    upper(stay) AS check_out, guests
+FROM bookings JOIN rooms ON rooms.id = room_id
+WHERE user_id = :user_id AND (status = 'booked' OR status = 'held' AND held_until > now())
+AND upper(stay) >= current_date
+ORDER BY stay, bookings.id LIMIT :most;

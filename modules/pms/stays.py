@@ -6,10 +6,8 @@ from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from sqlalchemy.dialects.postgresql import Range
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from modules.pms.settings import PmsSettings
+from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.errors import ToolError
 from shared.text import clean
@@ -32,11 +30,6 @@ class Stay:
     def nights(self) -> int:
         """Return the number of nights."""
         return (self.check_out - self.check_in).days
-
-    @property
-    def days(self) -> Range[date]:
-        """Return the nights as a range for the database."""
-        return Range(self.check_in, self.check_out)
 
     def to_fields(self) -> dict[str, Any]:
         """Return the fields of a tool's result."""
@@ -79,18 +72,18 @@ def read_stay(context: ToolContext, check_in: date, check_out: date, *, guests: 
     return Stay(check_in, check_out, guests)
 
 
-async def list_offers(session: AsyncSession, stay: Stay, user_id: int, *, room_id: int | None = None) -> list[Offer]:
+async def list_offers(session: Session, stay: Stay, user_id: int, *, room_id: int | None = None) -> list[Offer]:
     """Return the free rooms that have a price for all nights, the cheapest first."""
     parameters = {"check_in": stay.check_in, "check_out": stay.check_out, "guests": stay.guests}
     rows = await session.execute(
         statements.list_offers, {**parameters, "room": room_id, "user_id": user_id, "most": MAX_ROOMS}
     )
-    return [Offer(*row) for row in rows]
+    return [Offer(*row) for row in rows.all()]
 
 
-async def get_offer(session: AsyncSession, stay: Stay, user_id: int, *, room: str) -> Offer:
+async def get_offer(session: Session, stay: Stay, user_id: int, *, room: str) -> Offer:
     """Return the price of a room; raises `ToolError` with others when it is not to be had."""
-    rooms = {row.name: row.id for row in await session.execute(statements.list_rooms)}
+    rooms = {row.name: row.id for row in (await session.execute(statements.list_rooms)).all()}
     name = clean(room).strip().lower()
     room_id = next((int(room_id) for room_name, room_id in rooms.items() if room_name.lower() == name), None)
     if room_id is None:
@@ -102,13 +95,14 @@ async def get_offer(session: AsyncSession, stay: Stay, user_id: int, *, room: st
     return offers[0]
 
 
-async def list_nights(session: AsyncSession, stay: Stay, room_id: int) -> list[dict[str, Any]]:
+async def list_nights(session: Session, stay: Stay, room_id: int) -> list[dict[str, Any]]:
     """Return how many nights cost what."""
     rows = await session.execute(
         statements.list_nights, {"check_in": stay.check_in, "check_out": stay.check_out, "room": room_id}
     )
     return [
-        {"first_night": row.first_night.isoformat(), "nights": row.nights, "price": f"{row.price:.2f}"} for row in rows
+        {"first_night": row.first_night.isoformat(), "nights": row.nights, "price": f"{row.price:.2f}"}
+        for row in rows.all()
     ]
 
 

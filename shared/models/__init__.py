@@ -4,7 +4,7 @@ from shared.models.base import Base
 from shared.models.files import FileRecord
 from shared.models.people import User, UserPlatformLink
 from shared.models.places import Persona, Server
-from shared.models.queue import InboxMessage, ScheduledJob
+from shared.models.queue import InboxMessage
 from shared.models.tools import Agent, McpServer, McpTool, Skill
 from shared.models.turns import Conversation, Turn, TurnEvent
 
@@ -17,7 +17,6 @@ __all__ = [
     "McpServer",
     "McpTool",
     "Persona",
-    "ScheduledJob",
     "Server",
     "Skill",
     "Turn",

@@ -1,10 +1,9 @@
-"""Messages on their way in, and what is to be done later."""
+"""Messages on their way in."""
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Integer
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import Mapped
 
 from shared.models.base import Base, Row
 
@@ -39,36 +38,3 @@ class InboxMessage(Row, Base):
     credentials: Mapped[dict[str, Any] | None]
     request: Mapped[dict[str, Any] | None]
     again_of: Mapped[int | None]
-
-
-class ScheduledJob(Row, Base):
-    """A job of one person in one conversation."""
-
-    __tablename__ = "scheduled_jobs"
-
-    user_id: Mapped[int]
-    conversation_id: Mapped[int]
-    adapter: Mapped[str]
-    author: Mapped[str]
-    platform_user_id: Mapped[str]
-    module: Mapped[str]
-    action: Mapped[str]
-    content: Mapped[str]
-    kind: Mapped[str]
-    time_zone: Mapped[str]
-    starts_at: Mapped[datetime | None]
-    every: Mapped[int] = mapped_column(Integer)
-    unit: Mapped[str]
-    cron: Mapped[str]
-    check_tool: Mapped[str | None]
-    check_arguments: Mapped[dict[str, Any]]
-    condition: Mapped[dict[str, Any] | None]
-    expires_at: Mapped[datetime | None]
-    requires: Mapped[str]
-    status: Mapped[str]
-    next_due_at: Mapped[datetime | None]
-    last_due_at: Mapped[datetime | None]
-    claimed_until: Mapped[datetime | None]
-    runs: Mapped[int]
-    error: Mapped[str | None]
-    ended_at: Mapped[datetime | None]

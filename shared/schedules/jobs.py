@@ -4,25 +4,25 @@ Which jobs a person sees follows the rule of files and memories: in a direct mes
 same server. Another person's job is answered like one that does not exist.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal
-
-from sqlalchemy import insert
-from sqlalchemy.ext.asyncio import AsyncSession
+from typing import TYPE_CHECKING, Any, Literal
 
 from shared.clock import Clock
 from shared.dates.zones import resolve_zone
-from shared.db.database import Database
+from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.errors import NotFound, ToolError
 from shared.messages import AGENT_ADAPTERS, Author, Permission, Place
-from shared.models.queue import ScheduledJob
 from shared.schedules.conditions import Condition, check_condition
 from shared.schedules.timing import Timing, at_interval, by_cron, once
-from shared.settings import Settings
 from shared.text import MAX_ID, clean, cut
+
+if TYPE_CHECKING:
+    from shared.db.database import Database
+    from shared.settings import Settings
 
 statements = load_statements(__file__)
 
@@ -30,6 +30,8 @@ Action = Literal["notify", "resume_conversation"]
 Status = Literal["active", "paused", "finished", "cancelled"]
 OPEN: tuple[Status, ...] = ("active", "paused")
 
+# The columns of a job without a check.
+NO_CHECK = {"check_tool": None, "check_arguments": "{}", "condition": None, "expires_at": None}
 MAX_TEXT_CHARS = 4000
 MAX_CHECKED = timedelta(days=92)
 
@@ -42,7 +44,7 @@ class JobLimits:
     least_seconds: int
 
     @classmethod
-    def of(cls, settings: Settings) -> "JobLimits":
+    def of(cls, settings: "Settings") -> "JobLimits":
         """Return the limits that the settings give."""
         return cls(settings.max_scheduled_jobs_per_person, settings.min_schedule_seconds)
 
@@ -56,12 +58,12 @@ class Check:
     condition: Condition
     expires_at: datetime
 
-    def to_row(self) -> dict[str, Any]:
-        """Return the columns of a job that has it."""
+    def to_parameters(self) -> dict[str, Any]:
+        """Return the columns of a job that has it, JSON as text."""
         return {
             "check_tool": self.tool,
-            "check_arguments": dict(self.arguments),
-            "condition": self.condition.to_row(),
+            "check_arguments": json.dumps(dict(self.arguments)),
+            "condition": json.dumps(self.condition.to_row()),
             "expires_at": self.expires_at,
         }
 
@@ -113,7 +115,7 @@ class JobsOfUser:
     `author` says who may have written their texts.
     """
 
-    database: Database
+    database: "Database"
     clock: Clock
     limits: JobLimits
     user_id: int
@@ -138,7 +140,7 @@ class JobsOfUser:
             await self._check_number(session)
             return await self.store(session, new)
 
-    async def store(self, session: AsyncSession, new: NewJob) -> Job:
+    async def store(self, session: Session, new: NewJob) -> Job:
         """Store a job in this transaction, beside the limits: what it says has been asked for before.
 
         Raises `ToolError` when its text is too long or it is never due.
@@ -149,7 +151,7 @@ class JobsOfUser:
         if due is None:
             raise ToolError("That time has passed.")
         origin = self.origin or await self.find_origin(session)
-        row = {
+        parameters = {
             "user_id": self.user_id,
             "conversation_id": self.conversation_id,
             "adapter": origin.adapter,
@@ -161,9 +163,9 @@ class JobsOfUser:
             "requires": new.requires.label,
             "next_due_at": due,
             **asdict(new.timing),
-            **(new.check.to_row() if new.check else {}),
+            **(NO_CHECK if new.check is None else new.check.to_parameters()),
         }
-        cursor = await session.execute(insert(ScheduledJob).values(row).returning(ScheduledJob.id))
+        cursor = await session.execute(statements.add_job, parameters)
         return Job(
             cursor.scalar_one(),
             content,
@@ -211,12 +213,12 @@ class JobsOfUser:
             await session.execute(statements.resume_job, {"id": job_id, "next_due_at": due})
             return replace(job, status="active", next_due_at=due, error=None)
 
-    async def _check_number(self, session: AsyncSession) -> None:
+    async def _check_number(self, session: Session) -> None:
         number = (await session.execute(statements.count_jobs, {"user_id": self.user_id})).scalar_one()
         if number >= self.limits.most:
             raise ToolError(f"There are {self.limits.most} jobs already, which is the limit; cancel one first.")
 
-    async def _get(self, session: AsyncSession, job_id: int, statuses: Sequence[Status] = OPEN) -> Job:
+    async def _get(self, session: Session, job_id: int, statuses: Sequence[Status] = OPEN) -> Job:
         jobs: Sequence[Job] = ()
         if 0 < job_id <= MAX_ID:
             await session.execute(statements.lock_job, {"id": job_id, "user_id": self.user_id})
@@ -226,7 +228,7 @@ class JobsOfUser:
         return jobs[0]
 
     async def _find(
-        self, session: AsyncSession, statuses: Sequence[Status], *, limit: int, job_id: int | None = None
+        self, session: Session, statuses: Sequence[Status], *, limit: int, job_id: int | None = None
     ) -> Sequence[Job]:
         place = self.place
         parameters = {
@@ -240,7 +242,7 @@ class JobsOfUser:
         }
         return [to_job(row) for row in (await session.execute(statements.find_jobs, parameters)).all()]
 
-    async def find_origin(self, session: AsyncSession) -> Origin:
+    async def find_origin(self, session: Session) -> Origin:
         """Return how the person wrote in this turn, or here last; raises `ToolError` if no person did."""
         parameters = {"user_id": self.user_id, "conversation_id": self.conversation_id, "turn_id": self.turn_id}
         row = (await session.execute(statements.find_origin, parameters)).one_or_none()

@@ -43,3 +43,12 @@ SELECT adapter, inbox.platform_user_id
 FROM inbox JOIN user_platform_links AS link USING (platform, platform_user_id)
 WHERE link.user_id = :user_id AND (turn_id IN (SELECT id FROM path) OR turn_id = (SELECT id FROM newest))
 ORDER BY turn_id IN (SELECT id FROM path) DESC, inbox.id DESC LIMIT 1;
+
+-- name: add_job
+INSERT INTO scheduled_jobs (user_id, conversation_id, adapter, platform_user_id, module, action, content, author, requires,
+                            next_due_at, kind, time_zone, starts_at, every, unit, cron, check_tool, check_arguments,
+                            condition, expires_at)
+VALUES (:user_id, :conversation_id, :adapter, :platform_user_id, :module, :action, :content, :author, :requires,
+        :next_due_at, :kind, :time_zone, :starts_at, :every, :unit, :cron, :check_tool, :check_arguments,
+        :condition, :expires_at)
+RETURNING id;
