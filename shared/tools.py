@@ -11,23 +11,27 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
-from sqlalchemy.ext.asyncio import AsyncSession
 
-from shared.clock import Clock
-from shared.credentials.people import CredentialsOfUser
-from shared.db.database import Database
 from shared.errors import ConfirmationNeeded, ToolError
-from shared.files.storage import FilesOfUser
-from shared.http.client import GuardedClient
-from shared.memory.memories import MemoryOfUser
 from shared.messages import Author, Caller, Permission, Place
 from shared.schedules.jobs import Action, Check, Job, JobLimits, JobsOfUser, NewJob
 from shared.schedules.timing import Timing
-from shared.settings import Settings
 from shared.text import clean
+
+# What a context holds: whoever makes one has imported it, and a command that lists tools makes none.
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncSession
+
+    from shared.clock import Clock
+    from shared.credentials.people import CredentialsOfUser
+    from shared.db.database import Database
+    from shared.files.storage import FilesOfUser
+    from shared.http.client import GuardedClient
+    from shared.memory.memories import MemoryOfUser
+    from shared.settings import Settings
 
 ModuleSettings = TypeVar("ModuleSettings")
 # With more validation errors than this, they are counted instead of listed.
@@ -70,18 +74,18 @@ class ToolContext:
     turn_id: int
     call_id: str
     module: str
-    clock: Clock
-    http: GuardedClient
-    storage: FilesOfUser
-    memory: MemoryOfUser
-    database: Database
-    app_settings: Settings
+    clock: "Clock"
+    http: "GuardedClient"
+    storage: "FilesOfUser"
+    memory: "MemoryOfUser"
+    database: "Database"
+    app_settings: "Settings"
     agreed_to: str | None = None
     models: ModelAccess | None = None
-    credentials: CredentialsOfUser | None = None
+    credentials: "CredentialsOfUser | None" = None
     author: Author = "person"
 
-    def transaction(self) -> AbstractAsyncContextManager[AsyncSession]:
+    def transaction(self) -> "AbstractAsyncContextManager[AsyncSession]":
         """Open a transaction; never wait for the network inside it."""
         return self.database.transaction()
 
@@ -172,7 +176,7 @@ class ToolContext:
 
 
 Run = Callable[..., Awaitable[Any]]
-Needs = Callable[[Settings], str | None]
+Needs = Callable[["Settings"], str | None]
 Words = tuple[str, str]
 
 

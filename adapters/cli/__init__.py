@@ -12,6 +12,10 @@ from adapters.cli.registry import Registry
 from shared import __version__
 from shared.errors import ParleyError
 
+# Commands and turns create thousands of objects, few of them in cycles: the collector may run less often. What is
+# imported is never garbage, and looking at it again and again takes a tenth of a short command.
+COLLECT_AFTER = (20_000, 20, 20)
+
 app = typer.Typer(
     name="parley",
     cls=Registry,
@@ -38,6 +42,7 @@ def root(
 
 def main() -> None:
     """Run the command line; wrong arguments and settings are reported in one line, without a traceback."""
+    gc.set_threshold(*COLLECT_AFTER)
     # What `parley completion` prints asks this program for the words that may follow.
     completion_init()
     try:

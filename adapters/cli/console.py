@@ -8,18 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from shutil import which
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from unicodedata import combining, east_asian_width
 
 import typer
 
 from shared.redaction import redact_text
 from shared.text import CONTROLS, harmless
-
-# rich is imported by what draws with it: most commands write plain lines.
-if TYPE_CHECKING:
-    from rich.table import Table
 
 
 @dataclass
@@ -127,17 +125,6 @@ def seconds_since_start(pid: int) -> float | None:
         return None
 
 
-def make_table(*columns: str, title: str | None = None) -> "Table":
-    """Return an empty table with these columns."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
-
-
 def show_table(
     columns: Sequence[str],
     rows: Sequence[Sequence[object]],
@@ -163,17 +150,47 @@ def show_table(
     if not rows and empty:
         say(empty)
         return
+    cells = [["" if cell is None else harmless(str(cell)).expandtabs() for cell in row] for row in rows]
+    lines = _fit_on_screen(columns, cells) if sys.stdout.isatty() else _align(columns, cells)
+    typer.echo("\n".join(line.rstrip() for line in lines))
+
+
+def _fit_on_screen(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table as wide as the terminal, with columns that wrap."""
+    # rich is imported by what draws with it: most commands write plain lines, and so does this one into a pipe.
+    from rich import box
     from rich.console import Console
+    from rich.table import Table
     from rich.text import Text
 
-    table = make_table(*columns)
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(Text("" if cell is None else harmless(str(cell))) for cell in row))
-    # A pipe has no width, and whole lines are easier to search than wrapped ones.
-    console = Console(width=None if sys.stdout.isatty() else 1000)
+        table.add_row(*map(Text, row))
+    console = Console()
     with console.capture() as capture:
         console.print(table)
-    typer.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+    return capture.get().splitlines()
+
+
+def _align(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table for a pipe: whole lines are easier to search than wrapped ones."""
+    parts = [[cell.split("\n") for cell in row] for row in (columns, *rows)]
+    widths = [max(_count_columns(line) for cell in column for line in cell) for column in zip(*parts, strict=True)]
+    table = [
+        "   ".join(line + " " * (width - _count_columns(line)) for line, width in zip(lines, widths, strict=True))
+        for row in parts
+        for lines in zip_longest(*row, fillvalue="")
+    ]
+    return [table[0], "─" * (sum(widths) + 3 * (len(widths) - 1)), *table[1:]]
+
+
+def _count_columns(text: str) -> int:
+    """Return how many columns of a terminal a line takes."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
 
 
 def _to_keys(fields: Mapping[str, object]) -> dict[str, object]:

@@ -1,7 +1,6 @@
 """The start of every command: settings, logging, and a migrated database."""
 
 import asyncio
-import gc
 import getpass
 import os
 import signal
@@ -24,15 +23,10 @@ if TYPE_CHECKING:
 statements = load_statements(__file__)
 
 Result = TypeVar("Result")
-# Commands and turns create thousands of objects, few of them in cycles: the collector may run less often.
-COLLECT_AFTER = (20_000, 20, 20)
 
 
 def read_settings(*, quiet: bool = False) -> "Settings":
     """Return the settings and set up logging; `quiet`, for what soon ends, shows only warnings and errors."""
-    if quiet:
-        # What is imported is never garbage, and looking at it again and again takes a tenth of a short command.
-        gc.set_threshold(*COLLECT_AFTER)
     from adapters.cli.platforms import list_setting_names, read_all_settings
     from shared.log import configure_logging
     from shared.redaction import hide_settings

@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from adapters.cli.compose import list_routes, note_known_words, open_app, warm_models
 from adapters.cli.console import complain
 from adapters.cli.neighbours import joined
-from adapters.cli.opening import COLLECT_AFTER, find_database, kept_up, prepare
+from adapters.cli.opening import find_database, kept_up, prepare
 from adapters.cli.supervisor import Child
 from adapters.cli.watchdog import EXIT_STATUS, end_within, watched
 from adapters.cli.worker import build_worker
@@ -236,7 +236,6 @@ async def _warm(app: App, can_answer: asyncio.Event, *, answers: bool) -> None:
         can_answer.set()
     # Half a million objects of libraries are never freed: the collector need not visit them.
     gc.freeze()
-    gc.set_threshold(*COLLECT_AFTER)
 
 
 async def _work(app: App, can_answer: asyncio.Event) -> None:

@@ -80,22 +80,22 @@ def _show(rows: list[tuple[str, ...]]) -> None:
 
 
 async def _list_mcp(settings: "Settings") -> list[Any]:
-    from sqlalchemy.exc import SQLAlchemyError
-
-    from shared.db.database import Database
+    from shared.db.errors import server_errors
+    from shared.db.single import SmallDatabase
     from shared.errors import ParleyError
 
     if settings.database_url is None and not (settings.parley_home / "postgres").exists():
         # Nothing has been started yet, so there is no server either.
         return []
+    failures: tuple[type[Exception], ...] = (ParleyError, OSError, *server_errors())
     try:
-        database = Database(find_database(settings), pool_size=1)
+        database = SmallDatabase(find_database(settings))
         try:
             async with database.transaction() as session:
                 return list((await session.execute(statements.list_mcp_tools)).all())
         finally:
             await database.close()
-    except (ParleyError, SQLAlchemyError, OSError) as error:
+    except failures as error:
         complain(f"the tools of MCP servers are not listed: the database can't be read ({type(error).__name__})")
         return []
 

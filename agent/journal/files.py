@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent.prompts import prompts
 from shared.files.filenames import clean_filename
 from shared.messages import Attachment
 
@@ -29,6 +28,9 @@ def with_file_lines(content: str, files: Sequence[PendingFile]) -> str:
     """Append one line per file (name, id, size, type) and a hint how to read files to the message text."""
     if not files:
         return content
+    # Imported here: a command of the terminal that erases a person starts without the texts.
+    from agent.prompts import prompts
+
     lines = []
     for file in files:
         attachment, size = file.attachment, file.attachment.size_bytes

@@ -16,14 +16,17 @@ from importlib.metadata import EntryPoint
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from agent.tools.offer import Scope
 from agent.tools.providers import NO_TEXTS, ToolProvider
 from shared.hooks import ModuleRoute, ModuleTick
 from shared.log import get_logger
 from shared.settings import MODULES_FOLDER, Settings
 from shared.settings.module_folders import list_entry_points
 from shared.tools import Tool
+
+if TYPE_CHECKING:
+    from agent.tools.offer import Scope
 
 # Two _ stand between the names of a module and of its tool, so that the names of all tools differ.
 NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9]*(?:_[a-zA-Z0-9]+)*")
@@ -134,11 +137,11 @@ class ModuleTools(ToolProvider):
         names = {tool.module for tool in self.tools.values()}
         return frozenset(names | self._instructions.keys() | self.failures.keys())
 
-    def list_missing(self, scope: Scope) -> Mapping[str, str]:
+    def list_missing(self, scope: "Scope") -> Mapping[str, str]:
         """Return the tools that are off."""
         return self.off
 
-    def describe(self, scope: Scope) -> Mapping[str, str]:
+    def describe(self, scope: "Scope") -> Mapping[str, str]:
         """Return the modules' `INSTRUCTIONS`."""
         return self._instructions
 

@@ -15,6 +15,7 @@ from pydantic_core import to_jsonable_python
 
 from agent.journal.steps import OutcomeKind, Step
 from agent.prompts import prompts
+from shared.errors import ToolError
 from shared.messages import Usage
 from shared.text import clean
 
@@ -68,6 +69,16 @@ class ApprovalRequest:
     def to_journal(self) -> dict[str, Any]:
         """Convert the request to the form the journal stores."""
         return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The return value of a provider's call: a value, an error or a request for approval, and the work of models."""
+
+    value: Any = None
+    error: ToolError | None = None
+    asked: ApprovalRequest | None = None
+    work: ModelWork = NO_WORK
 
 
 @dataclass(frozen=True, slots=True)

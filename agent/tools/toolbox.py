@@ -18,11 +18,12 @@ from agent.tools.outcomes import (
     ModelWork,
     Outcome,
     Result,
+    Returned,
     to_json,
     to_shown_and_kept,
     unknown_outcome,
 )
-from agent.tools.providers import Returned, ToolEvent, ToolProvider
+from agent.tools.providers import ToolEvent, ToolProvider
 from agent.tools.search import ToolSearch, build_search, fit
 from shared.db.database import DatabaseLost
 from shared.errors import ConfirmationNeeded, ToolError, Unavailable

@@ -7,7 +7,6 @@ from modules.file_manager.search import search
 from shared.documents.pages import to_page
 from shared.documents.reading import read_text
 from shared.files.file_types import EXCEL, WORD
-from shared.files.storage import MAX_LISTED
 from shared.messages import Permission
 from shared.tools import ToolContext, tool
 
@@ -84,7 +83,7 @@ async def list_files(context: ToolContext, skip: int = 0) -> list[dict[str, Any]
             "mime_type": file.mime_type,
             "size_bytes": file.size_bytes,
         }
-        for file in await context.storage.list(limit=MAX_LISTED, skip=skip)
+        for file in await context.storage.list(skip=skip)
     ]
 
 

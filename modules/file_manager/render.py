@@ -9,13 +9,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shared.errors import ToolError
-from shared.files.storage import FilesOfUser
 from shared.sandbox.job import MEGABYTE, Limits
 from shared.sandbox.programs import Program
 from shared.text import clean, to_text_cell
+
+if TYPE_CHECKING:
+    from shared.files.storage import FilesOfUser
 
 LIMITS = Limits(memory_bytes=1024 * MEGABYTE, cpu_seconds=20, seconds=25, file_bytes=64 * MEGABYTE)
 # The writer of workbooks looks up the types of files.
@@ -41,7 +43,7 @@ STYLE = (
 )
 
 
-async def render(files: FilesOfUser, title: str, content: str, kind: str) -> tuple[str, bytes]:
+async def render(files: "FilesOfUser", title: str, content: str, kind: str) -> tuple[str, bytes]:
     """Return the file name and content; raises `ToolError` when `content` is not valid for the kind."""
     title = " ".join(clean(title).split())
     content = clean(content)
@@ -77,7 +79,7 @@ async def render(files: FilesOfUser, title: str, content: str, kind: str) -> tup
     return filename, document
 
 
-async def _convert(files: FilesOfUser, kind: str, title: str, *, content: str) -> bytes:
+async def _convert(files: "FilesOfUser", kind: str, title: str, *, content: str) -> bytes:
     document = json.dumps({"title": title, "content": content}).encode()
     try:
         converter = await files.run_program(replace(CONVERTER, arguments=(kind,)), document)

@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shared.documents.reading import read_text
 from shared.errors import ToolError
-from shared.files.storage import FilesOfUser
 from shared.files.stored_file import StoredFile
 from shared.text import clean
+
+if TYPE_CHECKING:
+    from shared.files.storage import FilesOfUser
 
 MAX_FOUND = 10
 # Only the newest files are read, and no large ones: reading takes a process for each document.
@@ -21,7 +23,7 @@ AROUND = 80
 TEXTLESS = ("image/", "audio/", "video/", "font/")
 
 
-async def search(files: FilesOfUser, query: str) -> dict[str, Any]:
+async def search(files: "FilesOfUser", query: str) -> dict[str, Any]:
     """Return the files whose name or text has all words of the query; raises `ToolError` without words."""
     words = clean(query).lower().split()
     if not words:
@@ -45,7 +47,7 @@ async def search(files: FilesOfUser, query: str) -> dict[str, Any]:
 
 
 async def _search_texts(
-    files: FilesOfUser, queue: Iterator[StoredFile], words: list[str], *, matches: list[dict[str, Any]]
+    files: "FilesOfUser", queue: Iterator[StoredFile], words: list[str], *, matches: list[dict[str, Any]]
 ) -> None:
     """Add files of `queue` to `matches` until it is full."""
     for file in queue:

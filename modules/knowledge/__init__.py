@@ -3,13 +3,15 @@
 import json
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime, time, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from shared.errors import NotFound
-from shared.memory.memories import RecalledMemory, StoredMemory
 from shared.messages import Permission
 from shared.tools import ToolContext, tool
+
+if TYPE_CHECKING:
+    from shared.memory.memories import RecalledMemory, StoredMemory
 
 # Numbers out of range are clamped, because limits in the schema would cost tokens in every prompt.
 MAX_RECALLED = 20
@@ -103,8 +105,11 @@ def _midnight(context: ToolContext, day: date | None, days: int = 0) -> datetime
     return datetime.combine(day + timedelta(days=days), time(), zone)
 
 
-def _fitting(context: ToolContext, memories: Iterable[StoredMemory | RecalledMemory]) -> Iterator[dict[str, Any]]:
+def _fitting(context: ToolContext, memories: "Iterable[StoredMemory | RecalledMemory]") -> Iterator[dict[str, Any]]:
     """Yield entries up to the size limit of results, so that the result is not cut in the middle of one."""
+    # Imported here, where it has been imported by what has found the memories: who lists tools has found none.
+    from shared.memory.memories import RecalledMemory
+
     room = context.app_settings.tool_result_max_chars * 3 // 4
     for position, memory in enumerate(memories):
         entry = {"memory_id": memory.id, "content": memory.content, "said_at": f"{memory.said_at:%Y-%m-%d}"}

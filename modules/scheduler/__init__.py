@@ -9,13 +9,11 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from shared.dates.times import read_moment, read_seconds
 from shared.dates.zones import find_zone, get_zone
 from shared.errors import ToolError, Unavailable
 from shared.messages import Permission
 from shared.schedules.conditions import MISSING, Comparison, Condition, Value, find_value
 from shared.schedules.jobs import Action, Check, Job
-from shared.schedules.phrases import read_repetition
 from shared.schedules.timing import at_interval, by_cron, once
 from shared.tasks import run_on_text
 from shared.text import clean, cut
@@ -50,6 +48,10 @@ async def add_job(
 
     Example: {"text": "Stand-up in ten minutes.", "every": "weekday at 8:30"} -> "job_id": 2
     """
+    # Imported here, as in modules/calendar.
+    from shared.dates.times import read_moment
+    from shared.schedules.phrases import read_repetition
+
     zone = time_zone or context.user.time_zone
     if sum(option is not None for option in (at, every, cron)) != 1:
         raise ToolError("Give one of at, every and cron.")
@@ -85,6 +87,9 @@ async def watch(
 
     Example: {"text": "Open", "url": "https://town.example/bridge", "comparison": "contains", "value": "May"} -> job_id
     """
+    # Imported here, as above.
+    from shared.dates.times import read_moment, read_seconds
+
     now, zone = context.clock.now(), context.user.time_zone
     if (url is None) == (tool_name is None):
         raise ToolError("Give a url, or a tool_name with its arguments.")

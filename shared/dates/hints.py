@@ -6,12 +6,12 @@ The current time is an argument, so that the same call always gives the same dat
 import re
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from shared.dates.ranges import DateRange, Weekend, weekend_in
 from shared.dates.rules import RULES
 from shared.dates.words import MAX_HINT_CHARS, TIME_OF_DAY, normalise
 from shared.dates.written import read_written, read_written_range
+from shared.dates.zones import today_in
 from shared.errors import ToolError
 
 EXAMPLES = (
@@ -78,15 +78,6 @@ class _Reader:
             if end is not None:
                 return DateRange(start.start, end.end, start.note or end.note)
         return None
-
-
-def today_in(now: datetime, time_zone: str) -> date:
-    """Return the current date in a time zone; an unknown time zone counts as UTC."""
-    try:
-        zone = ZoneInfo(time_zone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        zone = ZoneInfo("UTC")
-    return now.astimezone(zone).date()
 
 
 def resolve(hint: str, now: datetime, time_zone: str = "UTC", week_start: str = "monday") -> DateRange:

@@ -1,6 +1,6 @@
 """Time zones by name, and the moment that a wall clock shows a time, also on days when clocks change."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from shared.errors import ToolError
@@ -25,6 +25,11 @@ def get_zone(name: str) -> ZoneInfo:
     if zone is None:
         raise ToolError(f"There is no time zone {name[:64]!r}.", examples=["Europe/Berlin", "America/New_York", "UTC"])
     return zone
+
+
+def today_in(now: datetime, time_zone: str) -> date:
+    """Return the current date in a time zone; an unknown time zone counts as UTC."""
+    return now.astimezone(resolve_zone(time_zone)).date()
 
 
 def to_moment(local: datetime, zone: ZoneInfo) -> datetime:

@@ -2,13 +2,16 @@
 
 import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from shared.errors import ToolError
 from shared.files.file_types import EXCEL, WORD, find_encoding
-from shared.files.storage import FilesOfUser
 from shared.files.stored_file import StoredFile
 from shared.sandbox.programs import Program
 from shared.text import clean
+
+if TYPE_CHECKING:
+    from shared.files.storage import FilesOfUser
 
 PARSER = Path(__file__).with_name("extract.py")
 PARSE_SECONDS = 20.0
@@ -17,7 +20,7 @@ PARSED_KINDS = {"application/pdf": "pdf", WORD: "docx", EXCEL: "xlsx", "text/htm
 TEXTLESS_KINDS = {"image": "a picture", "audio": "a sound file", "video": "a video", "font": "a font"}
 
 
-async def read_text(files: FilesOfUser, file: StoredFile, content: bytes, *, seconds: float = PARSE_SECONDS) -> str:
+async def read_text(files: "FilesOfUser", file: StoredFile, content: bytes, *, seconds: float = PARSE_SECONDS) -> str:
     """Return the text of one of the user's files.
 
     Raises `ToolError` when it has none or can't be parsed within `seconds`.
@@ -44,7 +47,7 @@ async def decode_text(content: bytes) -> str:
 
 
 async def parse(
-    files: FilesOfUser, name: str, mime_type: str, *, content: bytes, seconds: float = PARSE_SECONDS
+    files: "FilesOfUser", name: str, mime_type: str, *, content: bytes, seconds: float = PARSE_SECONDS
 ) -> str:
     """Return the text of a document whose type `can_parse` accepts; `name` stands in errors.
 

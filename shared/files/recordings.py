@@ -2,11 +2,14 @@
 
 from math import ceil, isfinite
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from shared.files.storage import FilesOfUser
 from shared.sandbox.job import MEGABYTE, Limits
 from shared.sandbox.programs import Program
 from shared.settings import Settings
+
+if TYPE_CHECKING:
+    from shared.files.storage import FilesOfUser
 
 # The label of calls about speech in the ledger.
 PURPOSE = "voice"
@@ -19,7 +22,7 @@ def count_speech(settings: Settings, seconds: float) -> int:
     return max(1, ceil(seconds / 60 * settings.voice_tokens_per_minute))
 
 
-async def measure(files: FilesOfUser, content: bytes) -> float | None:
+async def measure(files: "FilesOfUser", content: bytes) -> float | None:
     """Return the length of a recording in seconds, whatever its header states; None if it can't be told."""
     try:
         outcome = await files.run_program(MEASURE, content)

@@ -7,16 +7,19 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
-from shared.clock import Clock
-from shared.db.database import Database
-from shared.http.client import GuardedClient
 from shared.messages import Place
 from shared.schedules.jobs import JobLimits, JobsOfUser, Origin
-from shared.settings import Settings
+
+# What a context holds, as in shared/tools.py.
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncSession
+
+    from shared.clock import Clock
+    from shared.db.database import Database
+    from shared.http.client import GuardedClient
+    from shared.settings import Settings
 
 ModuleSettings = TypeVar("ModuleSettings")
 MAX_BODY_BYTES = 1024 * 1024
@@ -28,12 +31,12 @@ class ModuleContext:
     """What a route or a tick of a module can use."""
 
     module: str
-    clock: Clock
-    http: GuardedClient
-    database: Database
-    app_settings: Settings
+    clock: "Clock"
+    http: "GuardedClient"
+    database: "Database"
+    app_settings: "Settings"
 
-    def transaction(self) -> AbstractAsyncContextManager[AsyncSession]:
+    def transaction(self) -> "AbstractAsyncContextManager[AsyncSession]":
         """Open a transaction; never wait for the network inside it."""
         return self.database.transaction()
 

@@ -22,8 +22,7 @@ from agent.agents.delegation.child_turn import (
 from agent.agents.delegation.peers import Asker, Peers
 from agent.prompts import prompts
 from agent.tools.calls import CallingTurn
-from agent.tools.outcomes import ModelWork
-from agent.tools.providers import Returned
+from agent.tools.outcomes import ModelWork, Returned
 from agent.turn.close import TurnResult
 from agent.turn.run import CLOSING_SECONDS, answer_turn
 from agent.turn.running import Cancellations, RunningTurn

@@ -12,8 +12,8 @@ from agent.people.participants import ListedAgent
 from agent.prompts import prompts
 from agent.tools.calls import CallingTurn, PendingCall
 from agent.tools.offer import Scope
-from agent.tools.outcomes import Outcome, is_error
-from agent.tools.providers import NO_TEXTS, Returned, ToolEvent, ToolProvider
+from agent.tools.outcomes import Outcome, Returned, is_error
+from agent.tools.providers import NO_TEXTS, ToolEvent, ToolProvider
 from agent.turn.services import TurnServices
 from shared.errors import ToolError
 from shared.tools import Tool, ToolContext

@@ -12,7 +12,8 @@ from agent.people.participants import ListedSkill
 from agent.prompts import prompts
 from agent.tools.calls import CallingTurn
 from agent.tools.offer import Scope
-from agent.tools.providers import NO_TEXTS, Returned, ToolProvider
+from agent.tools.outcomes import Returned
+from agent.tools.providers import NO_TEXTS, ToolProvider
 from agent.tools.skills.folder import INSTRUCTIONS, SkillFolder
 from agent.tools.skills.format import SkillText, WrongSkill
 from shared.documents.pages import to_page

@@ -1,5 +1,6 @@
 """What is typed or set wrongly is one line, and help answers at once."""
 
+import ast
 import json
 import platform
 import re
@@ -12,10 +13,12 @@ from subprocess import run
 import pytest
 from typer.core import TyperGroup
 
+from adapters.cli.console import show_table
 from adapters.cli.registry import COMMANDS, GROUPS, WITHOUT_JSON, load
 from shared.db.migrations import newest_revision
 from tests.adapters.cli.shell import Shell
 from tests.support.keyboard import at_keyboard
+from tests.support.source_tree import sources_in
 
 HEAVY = (
     "agent.app",
@@ -115,7 +118,8 @@ def list_heavy(shell: Shell, *arguments: str, stdin: str = "") -> set[str]:
     [
         (["--help"], {"rich"}),
         (["version"], DATABASE),
-        (["user", "list"], DATABASE | {"rich"}),
+        (["user", "list"], DATABASE),
+        (["tools"], DATABASE | {"agent.tools"}),
         (["user", "set-budget", "discord:7", "1000", "--new"], DATABASE),
         (["user", "export", "web:zoe"], DATABASE),
         (["user", "erase", "web:zoe", "--yes"], DATABASE),
@@ -137,6 +141,23 @@ def test_a_command_imports_nothing_heavy_that_it_does_not_need(
     (shell.folder / "SKILL.md").write_text("---\nname: greet\ndescription: Greets people.\n---\nSay hello.\n")
 
     assert list_heavy(shell, *arguments) == expected
+
+
+def test_what_modules_import_where_they_use_it_is_there_before_a_turn() -> None:
+    functions = [
+        function
+        for source in sources_in("modules")
+        for function in source.nodes()
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    nodes = [node for function in functions for node in ast.walk(function) if isinstance(node, ast.ImportFrom)]
+    names = {node.module for node in nodes if f"{node.module}".startswith("shared.")}
+    program = f"import sys\nimport adapters.cli.compose\nprint(*{names!r} - sys.modules.keys())"
+
+    missing = run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=True).stdout.split()
+
+    assert "shared.schedules.phrases" in names
+    assert missing == []
 
 
 def test_who_asks_beside_a_worker_that_answers_imports_no_program_of_their_own(shell: Shell) -> None:
@@ -213,6 +234,23 @@ def test_an_unknown_name_in_the_env_file_is_reported_with_the_nearest_one(fresh:
         result.err == "parley: .env: unknown setting LLM_MODEL; did you mean LLM_MODELS? Correct or remove the line.\n"
     )
     assert result.code == 2
+
+
+def test_a_table_in_a_pipe_has_whole_lines_and_columns_in_line(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(
+        ("who", "said", "times"), [("日本", "one\ntwo", 1), ("Zoë", "x" * 1200, None), (None, "three\x1b[2J", 22)]
+    )
+
+    heading, rule, *lines = capsys.readouterr().out.splitlines()
+    said = 1200 * " "
+    assert heading == f"who    said{said[4:]}   times"
+    assert rule == "─" * (4 + 3 + 1200 + 3 + 5)
+    assert lines == [
+        f"日本   one{said[3:]}   1",
+        "       two",
+        f"Zoë    {'x' * 1200}",
+        f"       three[2J{said[8:]}   22",
+    ]
 
 
 @pytest.mark.parametrize(
