@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from adapters.cli.console import progress, say, show_fields, show_json, show_table
-from adapters.cli.opening import find_database, in_transaction, opened_connection, read_settings
+from adapters.cli.opening import find_database, in_transaction, opened_connection
 from shared.db.statements import load_statements
 from shared.errors import Refusal
 from shared.messages import Permission
@@ -150,17 +150,17 @@ def erase(
 ) -> None:
     """Erase a person with everything that is kept about them, and print a signed receipt."""
 
-    async def work(session: "Session", _settings: "Settings") -> int | None:
+    async def work(session: "Session", settings: "Settings") -> "tuple[int | None, Settings]":
         from agent.personal_data.erasure import find_erasure, request_erasure
 
         erasure = await find_erasure(session, int(who)) if who.isdecimal() and len(who) <= 18 else None
         if erasure is not None:
             # An erasure that was interrupted, or a receipt that is wanted again.
-            return erasure
+            return erasure, settings
         user_id = await find_user(session, who)
-        return await request_erasure(session, user_id) if yes else None
+        return (await request_erasure(session, user_id) if yes else None), settings
 
-    erasure_id = in_transaction(work)
+    erasure_id, settings = in_transaction(work)
     if erasure_id is None:
         raise Refusal("This can't be undone: rows, memories, messages and files of this person go. Add --yes.")
 
@@ -169,7 +169,6 @@ def erase(
         from shared.files.stores import open_store
         from shared.settings import load_secrets
 
-        settings = read_settings(quiet=True)
         async with (
             opened_connection(settings, find_database(settings)) as database,
             aclosing(open_store(settings)) as store,
