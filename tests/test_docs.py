@@ -49,7 +49,7 @@ def dice(tmp_path: Path) -> ModuleTools:
 
 def guest(module: str) -> Scope:
     persona = ResolvedPersona(None, "Parley", "", frozenset({module}), None, 1000, 10)
-    return Scope(Caller(1, Permission.GUEST, "Ann"), persona, PLACE)
+    return Scope(Caller(1, Permission.GUEST, "Ann"), persona, PLACE, {})
 
 
 async def test_the_module_of_the_page_loads_is_offered_and_runs(dice: ModuleTools) -> None:

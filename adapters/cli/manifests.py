@@ -1,4 +1,4 @@
-"""`parley export`, `apply` and `operator`: personas, agents, MCP servers and budgets as resources of Kubernetes."""
+"""`parley export`, `apply` and `operator`: switched modules, personas, agents, MCP servers, budgets as resources."""
 
 import asyncio
 from collections import Counter
@@ -41,7 +41,7 @@ COLORS = {
 def export(
     kubernetes: bool = typer.Option(False, "--kubernetes", help="As resources of Kubernetes, in YAML; the only form."),
 ) -> None:
-    """Write the MCP servers, personas, agents and budgets that are there. Secrets are left out."""
+    """Write the switched modules, MCP servers, personas, agents and budgets that are there. Secrets are left out."""
     if not kubernetes:
         raise typer.BadParameter("Say in which form: --kubernetes.")
 

@@ -10,6 +10,7 @@ from adapters.cli.opening import find_database, read_settings
 from shared.db.statements import load_statements
 
 if TYPE_CHECKING:
+    from agent.people.participants import ModuleRules
     from shared.settings import Settings
 
 statements = load_statements(__file__)
@@ -33,17 +34,19 @@ def list_tools(
         key=lambda candidate: candidate.name,
     )
     failed = [candidate for candidate in all_modules.failed if module in (None, candidate.name)]
+    remote, rules = asyncio.run(_read_database(settings))
     rows: list[tuple[str, ...]] = []
     for candidate in selection:
         if not candidate.tools:
             rows.append((candidate.name, candidate.source, "", "", "", "(has no tools)"))
         for tool in sorted(candidate.tools, key=lambda tool: tool.name):
-            reason = candidate.off.get(tool.name)
-            state = "on" if reason is None else f"off: {reason}"
+            reason, requires = candidate.off.get(tool.name), rules.get(tool.module, tool.requires)
+            if requires is None:
+                reason, requires = "modules.is_enabled is false", tool.requires
+            state, needs = "on" if reason is None else f"off: {reason}", max(requires, tool.requires).label
             summary, tokens = tool.description.partition("\n")[0], _count(tool.schema)
-            rows.append((tool.name, candidate.source, tool.requires.label, state, str(tokens), summary))
+            rows.append((tool.name, candidate.source, needs, state, str(tokens), summary))
     if (not selection and not failed) or module is None:
-        remote = asyncio.run(_list_mcp(settings))
         rows += [_to_mcp_row(remote_tool) for remote_tool in remote if module in (None, remote_tool.server)]
     if not rows and not failed:
         names = ", ".join(sorted(candidate.name for candidate in all_modules.loaded))
@@ -79,25 +82,28 @@ def _show(rows: list[tuple[str, ...]]) -> None:
         say(f"{'' if number else chr(10)}off: {', '.join(tools)}: {reason}")
 
 
-async def _list_mcp(settings: "Settings") -> list[Any]:
+async def _read_database(settings: "Settings") -> "tuple[list[Any], ModuleRules]":
+    """Return the tools of MCP servers, and what admins have said of modules."""
+    from agent.people.participants import list_module_rules
     from shared.db.errors import server_errors
     from shared.db.single import SmallDatabase
     from shared.errors import ParleyError
 
     if settings.database_url is None and not (settings.parley_home / "postgres").exists():
         # Nothing has been started yet, so there is no server either.
-        return []
+        return [], {}
     failures: tuple[type[Exception], ...] = (ParleyError, OSError, *server_errors())
     try:
         database = SmallDatabase(find_database(settings))
         try:
             async with database.transaction() as session:
-                return list((await session.execute(statements.list_mcp_tools)).all())
+                remote = list((await session.execute(statements.list_mcp_tools)).all())
+                return remote, await list_module_rules(session)
         finally:
             await database.close()
     except failures as error:
         complain(f"the tools of MCP servers are not listed: the database can't be read ({type(error).__name__})")
-        return []
+        return [], {}
 
 
 def _to_mcp_row(row: Any) -> tuple[str, ...]:

@@ -8,7 +8,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AllowInfNan, BaseModel, ConfigDict, Field, PlainSerializer, StringConstraints, ValidationError
+from pydantic import (
+    AllowInfNan,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from shared.errors import Refusal
@@ -180,6 +189,26 @@ class McpServerSpec(Spec):
     """Off: not connected, its tools are gone."""
 
 
+class ModuleSpec(Spec):
+    """A module that is off, or that only some may use."""
+
+    kind_name = "Module"
+    plural = "modules"
+
+    name: str | None = None
+    """The module's name, where it is not that of the resource."""
+    permission: Permission = "guest"
+    """Who may use its tools; one that needs more itself still does."""
+    enabled: bool = True
+    """Off: nobody may use its tools."""
+
+    @model_validator(mode="after")
+    def _says_something(self) -> "ModuleSpec":
+        if self.enabled and self.permission == "guest":
+            raise ValueError("it says what holds without it; give `enabled: false` or a permission, or delete it")
+        return self
+
+
 class BudgetSpec(Spec):
     """A limit on what may be spent in a day or a month."""
 
@@ -216,7 +245,9 @@ class BudgetSpec(Spec):
 
 
 # In the order in which they are applied: agents and budgets name personas, personas the tools of servers.
-SPECS: Mapping[str, type[Spec]] = {spec.kind_name: spec for spec in (McpServerSpec, PersonaSpec, AgentSpec, BudgetSpec)}
+SPECS: Mapping[str, type[Spec]] = {
+    spec.kind_name: spec for spec in (ModuleSpec, McpServerSpec, PersonaSpec, AgentSpec, BudgetSpec)
+}
 
 
 class Metadata(BaseModel):

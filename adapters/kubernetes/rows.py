@@ -7,25 +7,37 @@ from datetime import datetime
 from difflib import unified_diff
 from typing import Any
 
-from adapters.kubernetes.manifests import SPECS, AgentSpec, BudgetSpec, Manifest, McpServerSpec, PersonaSpec, Spec
+from adapters.kubernetes.manifests import (
+    SPECS,
+    AgentSpec,
+    BudgetSpec,
+    Manifest,
+    McpServerSpec,
+    ModuleSpec,
+    PersonaSpec,
+    Spec,
+)
 from shared.db.driver import Session
 from shared.db.statements import Statement, load_statements
 
 statements = load_statements(__file__)
 
 LIST: Mapping[str, Statement] = {
+    ModuleSpec.kind_name: statements.list_modules,
     McpServerSpec.kind_name: statements.list_mcp_servers,
     PersonaSpec.kind_name: statements.list_personas,
     AgentSpec.kind_name: statements.list_agents,
     BudgetSpec.kind_name: statements.list_budgets,
 }
 DEFINE: Mapping[str, Statement] = {
+    ModuleSpec.kind_name: statements.define_module,
     McpServerSpec.kind_name: statements.define_mcp_server,
     PersonaSpec.kind_name: statements.define_persona,
     AgentSpec.kind_name: statements.define_agent,
     BudgetSpec.kind_name: statements.define_budget,
 }
 DELETE: Mapping[str, Statement] = {
+    ModuleSpec.kind_name: statements.delete_module,
     McpServerSpec.kind_name: statements.delete_mcp_server,
     PersonaSpec.kind_name: statements.delete_persona,
     AgentSpec.kind_name: statements.delete_agent,

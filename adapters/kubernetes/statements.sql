@@ -1,6 +1,16 @@
 -- name: name_actor
 SELECT set_config('parley.actor', :actor, true);
 
+-- name: list_modules
+SELECT module.id, module.name, module.required_permission AS permission, module.is_enabled AS enabled, NULL AS secretless,
+       false AS is_hidden, entry.id AS version, entry.who, entry.at
+FROM modules AS module
+LEFT JOIN LATERAL (
+    SELECT log.id, coalesce(log.actor, log.database_user) AS who, log.created_at AS at FROM audit_log AS log
+    WHERE log.table_name = 'modules' AND log.row_id = module.id ORDER BY log.id DESC LIMIT 1
+) AS entry ON true
+ORDER BY module.name;
+
 -- name: list_mcp_servers
 -- `secretless` is what an export writes instead of columns that may hold a secret.
 SELECT server.id, server.name, server.command, server.args, server.env, server.url, server.headers,
@@ -76,6 +86,9 @@ LEFT JOIN LATERAL (
 ORDER BY budget.kind, budget.period, budget.platform, budget.platform_server_id, budget.platform_channel_id, budget.role,
          persona.name, budget.permission_level, link.id;
 
+-- name: define_module
+SELECT admin.set_module(:name, :enabled, :permission);
+
 -- name: define_mcp_server
 SELECT admin.define_mcp_server(
     :name, command => :command, args => :args, env => CAST(:env AS jsonb), url => :url, headers => CAST(:headers AS jsonb),
@@ -104,6 +117,9 @@ SELECT admin.set_limit(
     :kind, tokens => :tokens, dollars => :dollars, period => :period, platform => :platform, account => :account,
     server => :server, channel => :channel, role => :role, persona => :persona, permission => :permission
 );
+
+-- name: delete_module
+SELECT admin.set_module(:name, true, 'guest');
 
 -- name: delete_mcp_server
 SELECT admin.delete_mcp_server(:name);

@@ -33,7 +33,7 @@ from adapters.terminal.person import terminal_place, terminal_sender
 from adapters.web.api.bodies import Name, check_place
 from adapters.web.app import listen, run_server, to_config
 from agent.app import App
-from agent.people.participants import ResolvedUser, resolve_conversation, resolve_user
+from agent.people.participants import ResolvedUser, list_module_rules, resolve_conversation, resolve_user
 from agent.people.pauses import find_pause
 from agent.people.personas import resolve_persona
 from agent.tools.calls import NO_OBJECT, PendingCall, depth, read_arguments
@@ -116,6 +116,8 @@ class ModuleServer:
         )
 
     async def _list(self, _context: Context, _page: PaginatedRequestParams | None) -> ListToolsResult:
+        async with self._app.database.statement() as session:
+            modules = await list_module_rules(session)
         return ListToolsResult(
             tools=[
                 McpTool(
@@ -130,6 +132,7 @@ class ModuleServer:
                     annotations=ToolAnnotations(read_only_hint=tool.read_only),
                 )
                 for name, tool in self._tools.items()
+                if modules.get(tool.module, tool.requires) is not None
             ]
         )
 
@@ -148,6 +151,7 @@ class ModuleServer:
                 if refusal is not None:
                     raise refusal
                 persona = await resolve_persona(session, call.place, user.permission, settings=app.settings)
+                modules = await list_module_rules(session)
                 conversation = await resolve_conversation(session, user.id, persona.id, place=call.place)
         except (ToolError, Refusal, Unavailable) as error:
             return _to_result(json.dumps({"error": True, "message": str(error), **error.fields}), is_error=True)
@@ -170,7 +174,8 @@ class ModuleServer:
             app_settings=app.settings,
             credentials=app.credentials.of_user(user.id, on_read=outflow.hide),
         )
-        scope, arguments = CallScope(caller, persona, call.place, can_ask=False), read_arguments(json.dumps(fields))
+        scope = CallScope(caller, persona, call.place, modules=modules, can_ask=False)
+        arguments = read_arguments(json.dumps(fields))
         pending = PendingCall(call.call_id, tool.name, arguments, scope=scope, offer=app.toolbox.offered_to(scope))
         outcome = await app.toolbox.call(pending, tool_context)
         return _to_result(outflow.json_without_secrets(outcome.content), is_error=is_error(outcome))

@@ -1,7 +1,7 @@
 """The participants of a turn: the user of an identity, the persona and the conversation of a place."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, Literal
 
@@ -17,6 +17,9 @@ LoopMode = Literal["native", "planner"]
 # Why a persona answers: it belongs to the channel, server or platform, it is the default, or there is none of these; or
 # the turn is that of an agent, or who asked has chosen it.
 ChosenBy = Literal["channel", "server", "platform", "default", "built_in", "agent", "request"]
+
+# What admins have said of modules: the permission that each needs at least, beyond that of its tools; None: it is off.
+ModuleRules = Mapping[str, Permission | None]
 
 DEFAULT_MAX_OUTPUT_TOKENS = 2048
 
@@ -141,7 +144,7 @@ class ResolvedConversation:
 class Participants:
     """The participants of a turn; `turn_id` is its id, drawn for a new one.
 
-    `agents` are the enabled agents of this installation.
+    `agents` are the enabled agents of this installation, `modules` what admins have said of its modules.
     """
 
     user: ResolvedUser
@@ -150,6 +153,7 @@ class Participants:
     turn_id: int
     agents: tuple[ListedAgent, ...]
     is_server_paused: bool = False
+    modules: ModuleRules = field(default_factory=dict)
 
     @property
     def is_paused(self) -> bool:
@@ -190,16 +194,21 @@ async def to_participants(
         turn_id=found["turn_id"],
         agents=to_agents(found["agents"]) if found["agents"] else (),
         is_server_paused=found["is_server_paused"],
+        modules=to_module_rules(found["modules"]),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """A user's permission and the modules that the persona allows; `has_persona` is False for the built-in one."""
+    """A user's permission and the modules that the persona allows; `has_persona` is False for the built-in one.
+
+    `modules` is what admins have said of modules.
+    """
 
     permission: Permission
     has_persona: bool
     allowed_modules: Collection[str] | None
+    modules: ModuleRules
 
 
 def to_user(row: Any, sender: Sender) -> ResolvedUser:
@@ -329,7 +338,22 @@ def to_rights(row: Any) -> Rights:
     """Return the rights from a row of `parley_rights`."""
     # The user may have been deleted while the turn runs.
     labels = [row.permission_level or Permission.GUEST.label, *(row.granted or ())]
-    return Rights(max(map(Permission.from_label, labels)), bool(row.has_persona), row.allowed_modules)
+    return Rights(
+        max(map(Permission.from_label, labels)),
+        bool(row.has_persona),
+        row.allowed_modules,
+        modules=to_module_rules(row.modules),
+    )
+
+
+async def list_module_rules(session: Session) -> ModuleRules:
+    """Return what admins have said of modules."""
+    return to_module_rules((await session.execute(statements.list_modules)).scalar_one())
+
+
+def to_module_rules(found: Mapping[str, str | None] | None) -> ModuleRules:
+    """Return the rules of the column `modules`, which is None if there are none."""
+    return {name: None if label is None else Permission.from_label(label) for name, label in (found or {}).items()}
 
 
 def to_skills(names: Sequence[str] | None, rows: Sequence[Sequence[str]] | None) -> PersonaSkills:

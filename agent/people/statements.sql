@@ -1,6 +1,9 @@
 -- name: find_user
 SELECT * FROM parley_find_user(:sender_platform, :platform_user_id);
 
+-- name: list_modules
+SELECT modules FROM parley_list_modules();
+
 -- name: find_persona
 -- That of the place, unless the person has chosen another one for the conversation.
 SELECT persona.* FROM (

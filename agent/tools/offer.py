@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from agent.llm.completions import count_prompt
-from agent.people.participants import ListedAgent, ResolvedPersona, Rights, built_in_modules
+from agent.people.participants import ListedAgent, ModuleRules, ResolvedPersona, Rights, built_in_modules
 from shared.messages import Caller, Place
 from shared.settings import Settings
 from shared.text import clean
@@ -19,7 +19,7 @@ LOCAL = re.compile(r"^local(?:__|\.)")
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The user, persona and place that decide which tools may be used.
+    """The user, persona and place that decide which tools may be used, and what admins have said of `modules`.
 
     `agents` are the agents that an admin has listed; `hops` are the names of the agents that delegated the task to this
     turn, one after the other. `can_ask` is False when nobody can be asked for approval, because a program writes on
@@ -29,6 +29,7 @@ class Scope:
     user: Caller
     persona: ResolvedPersona
     place: Place
+    modules: ModuleRules
     agents: tuple[ListedAgent, ...] = ()
     hops: tuple[str, ...] = ()
     can_ask: bool = True
@@ -43,7 +44,8 @@ def with_rights(scope: Scope, rights: Rights, settings: Settings) -> Scope:
         persona = replace(persona, allowed_modules=modules)
     elif persona.id is None:
         persona = replace(persona, allowed_modules=built_in_modules(permission, settings))
-    return replace(scope, user=replace(scope.user, permission=permission), persona=persona)
+    user = replace(scope.user, permission=permission)
+    return replace(scope, user=user, persona=persona, modules=rights.modules)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Offers the tools of all providers in a stable order, and calls them.
 
-`authorize` decides which tools a user may use: it filters the offer, and is checked again for every call.
+`find_objection` decides which tools a user may use: it filters the offer, and is asked again for every call.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ from agent.tools.search import ToolSearch, build_search, fit
 from shared.db.database import DatabaseLost
 from shared.errors import ConfirmationNeeded, ToolError, Unavailable
 from shared.log import get_logger
+from shared.messages import Permission
 from shared.tasks import is_cancelled, run_with_timeout
 from shared.text import cut
 from shared.tools import Tool, ToolContext
@@ -43,15 +44,24 @@ def is_impersonal(tool: Tool) -> bool:
     return tool.read_only and not tool.reads_private
 
 
-def authorize(scope: Scope, tool: Tool) -> bool:
-    """Return whether the scope's user has the permission for this tool, and its persona allows the tool's module.
+def find_objection(scope: Scope, tool: Tool, *, is_personal: bool = False) -> str | None:
+    """Return why a scope may not use a tool, in the words that people are shown; None if it may.
 
-    An account that many share may neither read nor leave anything: what one of them stores, another one would find.
+    A tool needs its own permission, or that of its module if it is higher. Of a personal provider's that of the module
+    alone counts: it decides itself.
     """
+    own = Permission.GUEST if is_personal else tool.requires
+    least = scope.modules.get(tool.module, own)
+    if least is None:
+        return "an admin has switched its module off"
+    if (required := max(least, own)) > scope.user.permission:
+        return f"needs the permission {required.label}"
+    # Of an account that many share: what one of them stores, another one would find.
     if scope.is_anonymous and not is_impersonal(tool):
-        return False
+        return "nobody is named whose it would be"
     modules = scope.persona.allowed_modules
-    return tool.requires <= scope.user.permission and (modules is None or tool.module in modules)
+    is_allowed = is_personal or modules is None or tool.module in modules
+    return None if is_allowed else "the persona does not allow the module"
 
 
 class Toolbox:
@@ -82,14 +92,14 @@ class Toolbox:
         persona = scope.persona
         variants = tuple([provider.variant(scope) for provider in self._providers if provider.variant is not None])
         rights = (scope.user.permission, persona.id, persona.allowed_modules, persona.skills)
-        key = (rights, scope.agents, scope.hops, scope.is_anonymous, variants)
+        key = (rights, tuple(scope.modules.items()), scope.agents, scope.hops, scope.is_anonymous, variants)
         if key in self._offers:
             return self._offers[key]
         permitted = [
             (provider, tool)
             for provider in self._providers
             for tool in provider.list(scope)
-            if _is_permitted(provider, scope, tool)
+            if find_objection(scope, tool, is_personal=provider.is_personal) is None
         ]
         permitted.sort(key=lambda pair: (pair[0].is_personal, pair[1].name))
         personal = [tool for provider, tool in permitted if provider.is_personal]
@@ -129,12 +139,8 @@ class Toolbox:
             for name, reason in provider.list_missing(scope).items():
                 removals[reason].append(name)
         for tool in (tool for provider in providers for tool in provider.list(scope)):
-            if tool.requires > scope.user.permission:
-                removals[f"needs the permission {tool.requires.label}"].append(tool.name)
-            elif scope.is_anonymous and not is_impersonal(tool):
-                removals["nobody is named whose it would be"].append(tool.name)
-            elif not authorize(scope, tool):
-                removals["the persona does not allow the module"].append(tool.name)
+            if (objection := find_objection(scope, tool)) is not None:
+                removals[objection].append(tool.name)
         return {rule: tuple(sorted(names)) for rule, names in removals.items()}
 
     def find(self, name: str) -> Tool | None:
@@ -144,12 +150,13 @@ class Toolbox:
 
     def resolve(self, call: PendingCall) -> Tool | None:
         """Return the current tool of a call; None when it no longer exists or is not permitted."""
-        permitted = self._find_permitted(call)
-        return None if permitted is None else permitted[1]
+        _, tool, objection = self._find_current(call)
+        return tool if objection is None else None
 
     def refuse(self, call: PendingCall) -> Failed | None:
         """Return a failed outcome when the tool of a call is missing or not permitted, otherwise None."""
-        if self._find_permitted(call) is not None:
+        _, tool, objection = self._find_current(call)
+        if tool is not None and objection is None:
             return None
         if len(matches := call.offer.list_meant(call.name)) > 1:
             # Which of them it is can't be guessed: they do different things.
@@ -161,8 +168,10 @@ class Toolbox:
             for name, reason in missing
             if call.name in (name, to_wire_name(name), name.partition(".")[2])
         )
+        # Why one that was offered was taken away since.
+        why = f" Why: {objection}." if objection is not None else ""
         return self._fail(
-            next(reasons, f"There is no tool {call.name!r} here."),
+            next(reasons, f"There is no tool {call.name!r} here.{why}"),
             available_tools=[tool.wire_name for tool in call.offer.tools[:MAX_NAMED_TOOLS]],
         )
 
@@ -171,10 +180,9 @@ class Toolbox:
 
         Raises `DatabaseLost` for a resumable tool, and `CancelledError` when the task is cancelled from outside.
         """
-        permitted = self._find_permitted(call)
-        if permitted is None:
+        provider, tool, objection = self._find_current(call)
+        if provider is None or tool is None or objection is not None:
             return self.refuse(call) or unknown_outcome()
-        provider, tool = permitted
         try:
             arguments = parse_arguments(tool, call.arguments)
         except ToolError as error:
@@ -221,16 +229,16 @@ class Toolbox:
         """Return additional events of the turn: after the event of a call, and before that of its outcome."""
         return [event for provider in self._providers for event in provider.list_events(call, outcome)]
 
-    def _find_permitted(self, call: PendingCall) -> tuple[ToolProvider, Tool] | None:
-        # Checked against the current tools: the offered one may have been removed, or permissions may have changed.
+    def _find_current(self, call: PendingCall) -> tuple[ToolProvider | None, Tool | None, str | None]:
+        # The tool and what speaks against the call now: the offered one may be gone, or permissions may have changed.
         if (target := call.tool) is None:
-            return None
+            return None, None, None
         for provider in (*self._providers, self._search):
             now = provider.list(call.scope) if provider.is_personal else (provider.tools.get(target.name),)
             for tool in now:
                 if tool is not None and tool.name == target.name:
-                    return (provider, tool) if _is_permitted(provider, call.scope, tool) else None
-        return None
+                    return provider, tool, find_objection(call.scope, tool, is_personal=provider.is_personal)
+        return None, None, None
 
     def _to_outcome(self, call: PendingCall, returned: Returned) -> Outcome:
         if returned.asked is not None:
@@ -250,8 +258,3 @@ class Toolbox:
 
 def _temporary(message: str) -> ToolError:
     return ToolError(message, temporary=True)
-
-
-def _is_permitted(provider: ToolProvider, scope: Scope, tool: Tool) -> bool:
-    # A personal provider decides itself, by the person; where nobody is named there is none.
-    return authorize(scope, tool) if not provider.is_personal else not scope.is_anonymous or is_impersonal(tool)

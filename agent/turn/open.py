@@ -105,6 +105,7 @@ async def prepare(services: TurnServices, session: Connection, *, job: Job, bega
         user=participants.user.as_caller(),
         persona=participants.persona,
         place=message.place,
+        modules=participants.modules,
         agents=participants.agents,
         hops=inbound_hops(message.place) if message.place.thread is not None else (),
         can_ask=message.adapter not in AGENT_ADAPTERS and not message.is_anonymous,

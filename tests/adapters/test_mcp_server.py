@@ -264,6 +264,21 @@ async def test_the_server_checks_permission_and_persona_as_well(url: str, parley
     assert "There is no tool" in result["message"]
 
 
+async def test_a_module_that_is_switched_off_is_neither_listed_nor_called(url: str, parley: Parley) -> None:
+    await parley.sql("SELECT admin.set_module('calculator', is_enabled => false)")
+    async with (
+        httpx2.AsyncClient(headers={"authorization": f"Bearer {TOKEN}"}, trust_env=False) as http,
+        Client(streamable_http_client(url, http_client=http)) as client,
+    ):
+        names = {tool.name for tool in (await client.list_tools()).tools}
+    async with connected(url) as call:
+        result = await call("calculator__calculate", {"expression": "1 + 1"}, person=ANN)
+
+    assert "knowledge__remember" in names
+    assert "calculator__calculate" not in names
+    assert "There is no tool" in result["message"]
+
+
 async def test_a_module_in_another_process_gives_what_it_gives_in_this_one(
     parley: Parley, address: Address, tmp_path: Path
 ) -> None:

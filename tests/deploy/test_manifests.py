@@ -54,6 +54,7 @@ INSERT INTO agents (name, description, url, headers, is_enabled)
 VALUES ('far_away', 'Far.', 'https://far.example.org', '{"Authorization": "Bearer ${A2A_FAR}"}', false);
 INSERT INTO mcp_servers (name, transport, command, args, env, timeout_seconds)
 VALUES ('web_search', 'stdio', '/usr/bin/search', '["--depth", "3"]', '{"KEY": "${MCP_KEY}"}', 2.5);
+SELECT admin.set_module('code_executor', is_enabled => false, permission => 'admin');
 SELECT admin.set_limit('server', tokens => 9000, dollars => 2.5, period => 'day', platform => 'slack', server => 'T1');
 SELECT admin.set_limit('channel', tokens => 0, platform => 'discord', channel => '12');
 SELECT admin.set_limit('permission', dollars => 0.00000001, permission => 'guest');
@@ -126,7 +127,7 @@ async def test_what_is_exported_makes_the_same_rows_elsewhere_to_the_byte(
     code, exported, errors = await installation.parley("export", "--kubernetes")
     assert (code, errors) == (0, "")
     assert {kind: exported.count(f"kind: {kind}\n") for kind in SPECS} == {
-        "McpServer": 2, "Persona": 4, "Agent": 4, "Budget": 5,
+        "Module": 2, "McpServer": 2, "Persona": 4, "Agent": 4, "Budget": 5,
     }  # fmt: skip
 
     async with installed(postgres, tmp_path) as other:
@@ -134,12 +135,24 @@ async def test_what_is_exported_makes_the_same_rows_elsewhere_to_the_byte(
         assert (code, errors) == (0, ""), plan
         assert await other.parley("export", "--kubernetes") == (0, exported, "")
         # The rows themselves, but for their numbers and times.
-        for table in ("personas", "mcp_servers", "budgets"):
+        for table in ("modules", "personas", "mcp_servers", "budgets"):
             query = (
                 f"SELECT to_jsonb(t) - '{{id,persona_id,created_at,resets_at}}'::text[] FROM {table} AS t ORDER BY 1"  # noqa: S608
             )
             assert await other.owner.fetch(query) == await installation.owner.fetch(query)
     assert (await installation.parley("apply", "-", "--dry-run", stdin=exported))[0] == 0
+
+
+async def test_a_module_is_as_its_manifest_says_and_as_before_without_it(installation: Installation) -> None:
+    module = {**PIRATE, "kind": "Module", "metadata": {"name": "research"}, "spec": {"permission": "user"}}
+    assert (await installation.apply(module))[1].startswith("+ Module/research\n")
+    code, plan, _ = await installation.apply(with_spec(module, enabled=False))
+    assert (code, plan.splitlines()[:2]) == (0, ["~ Module/research", "    enabled: unset -> false"])
+    code, _, errors = await installation.apply({**module, "spec": {"enabled": True}})
+    assert code == 1
+    assert "Module/research: spec: Value error, it says what holds without it" in errors
+    assert (await installation.apply(PIRATE, options=("--prune",)))[1].splitlines()[1] == "- Module/research"
+    assert await installation.owner.fetch("SELECT name FROM modules") == []
 
 
 async def test_a_dry_run_says_what_would_change_and_changes_nothing(installation: Installation) -> None:

@@ -111,7 +111,7 @@ async def context(database: Database, tmp_path: Path) -> ToolContext:
 @settings(max_examples=12, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 async def test_no_arguments_break_a_tool(module: str, context: ToolContext, data: st.DataObject) -> None:
-    scope = Scope(context.user, ResolvedPersona(None, "Parley", "", None, None, 1000, 10), context.place)
+    scope = Scope(context.user, ResolvedPersona(None, "Parley", "", None, None, 1000, 10), context.place, {})
     box = Toolbox((MODULES,), LIMIT)
     offer = box.offered_to(scope)
     for tool in (tool for tool in MODULES.tools.values() if tool.module == module):

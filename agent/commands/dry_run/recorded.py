@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from agent.journal.steps import PastStep, Step, list_steps, read_history
-from agent.people.participants import ListedAgent, ResolvedConversation, ResolvedUser, to_agents, to_rights
+from agent.people.participants import ListedAgent, ModuleRules, ResolvedConversation, ResolvedUser, to_agents, to_rights
+from agent.tools.outcomes import ModelWork
 from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.errors import Refusal
 from shared.memory.memories import Memories, RecalledMemory
-from shared.messages import Place
+from shared.messages import Place, Usage
 
 statements = load_statements(__file__)
 
@@ -19,19 +20,19 @@ statements = load_statements(__file__)
 class RecordedTurn:
     """A recorded turn, with the history and the memories that its prompt had.
 
-    `model_calls` and `output_tokens` are what it took then; `model` gave the answer.
+    `modules` is what admins say of modules today; `work` is what it took then, of tokens those of the answers alone.
     """
 
     id: int
     user: ResolvedUser
     conversation: ResolvedConversation
     agents: tuple[ListedAgent, ...]
+    modules: ModuleRules
     started_at: datetime
     steps: tuple[Step, ...]
     history: tuple[PastStep, ...]
     memories: tuple[RecalledMemory, ...]
-    model_calls: int
-    output_tokens: int
+    work: ModelWork
 
     @property
     def question(self) -> str:
@@ -68,9 +69,10 @@ async def read_turn(session: Session, memories: Memories, turn_id: int) -> Recor
     """Return a recorded turn; the turn exists."""
     row = (await session.execute(statements.read_turn, {"turn_id": turn_id})).one()
     steps = await list_steps(session, turn_id)
+    rights = to_rights(row)
     user = ResolvedUser(
         row.user_id,
-        permission=to_rights(row).permission,
+        permission=rights.permission,
         name=row.display_name or steps[0].speaker or f"user {row.user_id}",
         time_zone=row.time_zone,
         week_start=row.week_start,
@@ -99,10 +101,10 @@ async def read_turn(session: Session, memories: Memories, turn_id: int) -> Recor
         user=user,
         conversation=conversation,
         agents=to_agents(row.agents) if row.agents else (),
+        modules=rights.modules,
         started_at=row.started_at,
         steps=tuple(steps),
         history=tuple(history),
         memories=tuple(recalled),
-        model_calls=max(1, row.iterations),
-        output_tokens=int(row.output_tokens or 0),
+        work=ModelWork(max(1, row.iterations), Usage(output_tokens=int(row.output_tokens or 0))),
     )

@@ -87,8 +87,9 @@ class DryRun:
             platform_context=PlatformContext(),
         )
         context = assemble(parts, record.memories, now=record.started_at)
-        prompt_tokens = record.model_calls * (count_prompt(context.messages) + turn.offer.tokens)
-        output_tokens = record.output_tokens or record.model_calls * persona.max_output_tokens
+        model_calls, usage = record.work.model_calls, record.work.usage
+        prompt_tokens = model_calls * (count_prompt(context.messages) + turn.offer.tokens)
+        output_tokens = usage.output_tokens or model_calls * persona.max_output_tokens
         return Prepared(
             record,
             turn,
@@ -162,7 +163,9 @@ class DryRun:
 
     def _to_turn(self, record: RecordedTurn, persona: ResolvedPersona) -> RunningTurn:
         services, conversation = self.services, record.conversation
-        scope = Scope(record.user.as_caller(), persona, conversation.place, agents=record.agents)
+        scope = Scope(
+            record.user.as_caller(), persona, conversation.place, modules=record.modules, agents=record.agents
+        )
         offer = services.toolbox.offered_to(scope)
         began, key = services.clock.monotonic(), TurnKey(record.id, attempt=0)
         message = IncomingMessage(

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from agent.app import App
 from agent.commands.schedules.firing import DueRow, lock_due, pause, to_message
+from agent.people.participants import list_module_rules
 from agent.people.pauses import find_pause
 from agent.people.personas import resolve_persona
 from agent.prompts import prompts
@@ -63,8 +64,9 @@ async def _check(app: App, job_id: int) -> None:
             await pause(session, job_id, str(error))
             return
         persona = await resolve_persona(session, due.message.place, due.user.permission, settings=app.settings)
+        modules = await list_module_rules(session)
         refusal = await find_pause(session, due.message.place, is_person_paused=due.user.is_paused)
-    scope = Scope(due.user.as_caller(), persona, due.message.place, can_ask=False)
+    scope = Scope(due.user.as_caller(), persona, due.message.place, modules=modules, can_ask=False)
     outcome = await _call(app, due, scope) if refusal is None else failed(str(refusal))
     async with app.database.transaction() as session:
         # Locked anew: it may have been cancelled, paused or served meanwhile.

@@ -73,7 +73,8 @@ BEGIN
             SELECT FROM public.servers WHERE platform = v_first.platform
               AND platform_server_id = v_first.platform_server_id AND paused_at IS NOT NULL
         ),
-        'agents', (SELECT agents FROM public.parley_list_agents())
+        'agents', (SELECT agents FROM public.parley_list_agents()),
+        'modules', (SELECT modules FROM public.parley_list_modules())
     );
     history := CASE WHEN v_place.is_new THEN '[]' ELSE public.parley_history(
         v_place.id, v_place.window_turn_id, v_turn_id, CASE WHEN v_first.is_direct THEN v_user.id END, v_place.shown_turns

@@ -42,7 +42,7 @@ LANGUAGE sql STABLE AS $$
         UNION ALL SELECT name, NULL, false FROM unnest(ARRAY[
             'users', 'user_platform_links', 'credentials', 'erasures', 'used_links', 'login_attempts', 'conversation_titles',
             -- The house's, the same for all servers of a cell.
-            'agents', 'mcp_servers', 'mcp_tools', 'skills', 'model_prices', 'open_models', 'embedding_models',
+            'modules', 'agents', 'mcp_servers', 'mcp_tools', 'skills', 'model_prices', 'open_models', 'embedding_models',
             'known_words', 'defaults', 'folder_tables',
             -- Append-only: what was done here was done here.
             'audit_log', 'persona_versions', 'turn_totals', 'call_totals', 'tool_totals', 'event_totals', 'counted_rows',

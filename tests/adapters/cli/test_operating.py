@@ -233,6 +233,16 @@ def test_the_tools_that_are_off_are_listed_with_the_reason(shell: Shell) -> None
     assert "off:" not in on
 
 
+def test_tools_of_a_module_that_an_admin_has_switched_say_so(shell: Shell) -> None:
+    switched = "SELECT admin.set_module('voice', false), admin.set_module('weather', permission => 'owner')"
+    shell.says("psql", "-c", switched)
+    voice, weather = shell.says("tools", "voice"), shell.says("tools", "weather")
+    shell.says("psql", "-c", switched.replace("false", "true").replace("'owner'", "'guest'"))
+
+    assert "modules.is_enabled is false" in voice
+    assert "weather.get_weather built in owner on" in " ".join(weather.split())
+
+
 def test_the_tools_of_mcp_servers_are_listed_beside_those_of_modules(shell: Shell) -> None:
     shell.says(
         "psql",

@@ -15,7 +15,7 @@ from agent.tools.calls import PendingCall, read_arguments
 from agent.tools.modules import ModuleTools
 from agent.tools.offer import Scope, to_wire_name
 from agent.tools.outcomes import Outcome, is_error
-from agent.tools.toolbox import Toolbox, authorize
+from agent.tools.toolbox import Toolbox, find_objection
 from shared.errors import NotFound, ToolError, Unavailable
 from shared.messages import Caller, Permission, Place
 from shared.tools import Tool, ToolContext, tool
@@ -107,7 +107,7 @@ BOX = Toolbox((ModuleTools(TOOLS),), LIMIT)
 
 def scope(permission: Permission = Permission.GUEST, modules: frozenset[str] | None = None) -> Scope:
     persona = ResolvedPersona(None, "Parley", "", modules, None, 1000, 10)
-    return Scope(Caller(1, permission, "Ann"), persona, PLACE)
+    return Scope(Caller(1, permission, "Ann"), persona, PLACE, {})
 
 
 async def call(name: str, arguments: Any = "{}", *, box: Toolbox = BOX, asker: Scope | None = None) -> Outcome:
@@ -239,7 +239,11 @@ async def test_permission_and_modules_decide_the_offer_and_again_each_call() -> 
     }
     assert BOX.offered_to(admin).tools == BOX.tools
     assert BOX.offered_to(elsewhere).tools == ()
-    assert [authorize(caller, restart) for caller in (guest, admin, elsewhere)] == [False, True, False]
+    assert [find_objection(caller, restart) for caller in (guest, admin, elsewhere)] == [
+        "needs the permission admin",
+        None,
+        "the persona does not allow the module",
+    ]
 
     # The offer was made when the person was an admin still.
     for asker in (guest, elsewhere):

@@ -8,7 +8,7 @@ from adapters.web.admin.personas.draft import to_fields
 from adapters.web.admin.visit import Visit
 from adapters.web.texts import say
 from agent.llm.completions import count_prompt
-from agent.people.participants import to_persona
+from agent.people.participants import list_module_rules, to_persona
 from agent.people.personas import with_fields
 from agent.tools.offer import Offer, Scope
 from shared.db.statements import load_statements
@@ -32,6 +32,8 @@ async def build_preview(visit: Visit, parameters: Mapping[str, Any]) -> Preview:
     place = Place(parameters["platform"] or "web", parameters["server"], parameters["channel"] or "preview")
     where = {"platform": parameters["platform"], "server": parameters["server"], "channel": parameters["channel"]}
     neighbour = (await visit.rows(statements.find_neighbour, **where)) if parameters["platform"] else []
+    async with visit.app.database.statement() as session:
+        modules = await list_module_rules(session)
     offers = []
     for permission in (Permission.GUEST, Permission.USER, Permission.ADMIN):
         persona = replace(to_persona(None, permission, visit.app.settings), id=0)
@@ -39,6 +41,7 @@ async def build_preview(visit: Visit, parameters: Mapping[str, Any]) -> Preview:
             Caller(visit.admin.user.id, permission, name=visit.admin.user.name, time_zone="UTC"),
             with_fields(persona, to_fields(parameters)),
             place,
+            modules=modules,
         )
         offers.append((permission.label, visit.app.toolbox.offered_to(scope)))
     prompt = [{"role": "system", "content": parameters["system_prompt"]}]

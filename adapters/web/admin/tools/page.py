@@ -21,7 +21,10 @@ PERMISSIONS = tuple(permission.label for permission in Permission)
 
 @dataclass(frozen=True, slots=True)
 class ListedModule:
-    """A module: its tools, those that lack a setting with the reason, why it failed, and the personas that name it."""
+    """A module: its tools, those that lack a setting with the reason, why it failed, and the personas that name it.
+
+    `is_enabled` and `requires` are what an admin has said of it, `calls` and `failed_calls` those that are counted.
+    """
 
     name: str
     tools: tuple[Tool, ...]
@@ -29,6 +32,10 @@ class ListedModule:
     failure: str | None
     personas: tuple[str, ...]
     is_for_guests: bool
+    is_enabled: bool = True
+    requires: Permission = Permission.GUEST
+    calls: int = 0
+    failed_calls: int = 0
 
 
 async def show_tools(visit: Visit) -> Response:
@@ -38,38 +45,49 @@ async def show_tools(visit: Visit) -> Response:
     for tool in await visit.rows(statements.list_mcp_tools):
         tools[tool.server_id].append(tool)
     servers, agents = await visit.rows(statements.list_mcp_servers), await visit.rows(statements.list_agents)
+    modules = await list_modules(visit)
     waiting = [tool.hash for listed in tools.values() for tool in listed if not tool.approved]
+    permissions = [
+        (label, say("admin.permission_and_above", label=label) if label != "owner" else say("admin.owners"))
+        for label in PERMISSIONS
+    ]
     return visit.render(
         "tools/tools.html",
         title=say("admin.tools"),
-        modules=await list_modules(visit),
+        modules=modules,
         servers=servers,
         tools=tools,
         agents=agents,
         # Of the forms that the page has: a refusal stands in its own.
-        keys={*(row.name for row in (*servers, *agents)), *waiting},
-        permissions=[
-            (label, say("admin.permission_and_above", label=label) if label != "owner" else say("admin.owners"))
-            for label in PERMISSIONS
-        ],
+        keys={*(source.name for source in (*servers, *agents, *modules)), *waiting},
+        permissions=permissions,
+        module_permissions=[(PERMISSIONS[0], say("admin.as_its_tools_say")), *permissions[1:]],
     )
 
 
 async def list_modules(visit: Visit) -> list[ListedModule]:
-    """Return the modules of this process, those first that failed."""
+    """Return the modules of this process and those that an admin has switched, those first that failed."""
     modules = visit.app.tools.modules
+    rules = {row.name: (row.is_enabled, row.required_permission) for row in await visit.rows(statements.list_modules)}
+    counts = {row.module: (row.calls, row.failed) for row in await visit.rows(statements.count_calls)}
     personas = {row.module: tuple(row.personas) for row in await visit.rows(statements.list_personas_of_modules)}
-    listed = [
-        ListedModule(
+    listed = []
+    for name in modules.modules | rules.keys():
+        is_enabled, label = rules.get(name, (True, PERMISSIONS[0]))
+        calls, failed_calls = counts.get(name, (0, 0))
+        module = ListedModule(
             name,
             tools=tuple(tool for tool in modules.tools.values() if tool.module == name),
             off={tool: reason for tool, reason in modules.off.items() if tool.partition(".")[0] == name},
             failure=modules.failures.get(name),
             personas=personas.get(name, ()),
             is_for_guests=name in visit.app.settings.default_guest_modules,
+            is_enabled=is_enabled,
+            requires=Permission.from_label(label),
+            calls=calls,
+            failed_calls=failed_calls,
         )
-        for name in modules.modules
-    ]
+        listed.append(module)
     return sorted(listed, key=lambda module: (module.failure is None, module.name))
 
 
@@ -89,6 +107,7 @@ def read_wording(form: Form) -> dict[str, Any]:
 
 
 ACTS = {
+    "module": calling(statements.set_module, read_switch),
     "mcp-server": calling(statements.set_mcp_server, read_switch),
     "agent": calling(statements.set_agent, read_switch),
     "approve": calling(statements.approve_mcp_tool, read_wording),

@@ -20,10 +20,22 @@ ORDER BY tool.server_id, tool.name, tool.last_seen_at DESC, tool.id DESC;
 SELECT id, name, description, permission, persona, persona_id,
        parley_without_secrets(to_jsonb(url), '{agents,url}') #>> '{}' AS url, is_enabled, last_error FROM admin.agents ORDER BY name;
 
+-- name: list_modules
+SELECT name, is_enabled, required_permission FROM modules ORDER BY name;
+
+-- name: count_calls
+-- By module, as far as they are counted: calls that ran, and those of them that failed.
+SELECT split_part(tool, '.', 1) AS module, CAST(sum(calls) AS bigint) AS calls,
+       CAST(coalesce(sum(calls) FILTER (WHERE outcome = 'failed'), 0) AS bigint) AS failed
+FROM tool_totals WHERE outcome IN ('result', 'failed') GROUP BY 1;
+
 -- name: list_personas_of_modules
 -- By module, the personas that allow it by name.
 SELECT allowed.name AS module, array_agg(personas.name ORDER BY personas.name) AS personas
 FROM personas, jsonb_array_elements_text(personas.allowed_modules) AS allowed (name) GROUP BY allowed.name;
+
+-- name: set_module
+SELECT admin.set_module(:name, CAST(:is_enabled AS boolean), CAST(:permission AS text));
 
 -- name: set_mcp_server
 SELECT admin.set_mcp_server(:name, CAST(:is_enabled AS boolean), CAST(:permission AS text));

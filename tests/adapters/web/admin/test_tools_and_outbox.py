@@ -68,6 +68,32 @@ async def test_servers_and_agents_are_switched_and_tools_approved(site: Site) ->
         await approve(site, ann, path)
 
 
+async def test_modules_are_switched_and_kept_for_some(site: Site) -> None:
+    await make_person(site, "ann", "admin")
+    await site.parley.sql("""
+        INSERT INTO tool_totals (tool, outcome, most_seconds, calls, seconds) VALUES
+            ('calculator.calculate', 'result', 1, 5, 1), ('calculator.calculate', 'failed', 1, 2, 1),
+            ('calculator.calculate', 'not_run', 1, 4, 1)
+    """)
+    path = "/admin/tools"
+    async with site.browser("ann") as ann:
+        assert "Calls: 7, failed: 2" in (await ann.get(path)).text
+
+        switched = await post(ann, path, act="module", key="calculator", state="off", permission="guest")
+        assert "The module calculator is off, for whom its tools say." in switched.text
+        values = {"name": "calculator", "is_enabled": False, "required_permission": "guest"}
+        ((who, table, before, after),) = await last_entries(site)
+        assert (who, table, before, after | values) == ("web:ann", "modules", None, after)
+        assert "is deleted again" in await undo(site, ann, path)
+        assert await site.parley.value("SELECT count(*) FROM modules") == 0
+
+        # As the button that only stores who may.
+        kept = await post(ann, path, act="module", key="calculator", permission="admin")
+        assert "The module calculator is on, for admins and above." in kept.text
+        assert "there are: guest" in (await post(ann, path, act="module", key="calculator", permission="boss")).text
+        assert await site.parley.value("SELECT required_permission FROM modules") == "admin"
+
+
 async def approve(site: Site, ann: httpx.AsyncClient, path: str) -> None:
     """Approve a tool in the wording that the page shows, and in no other."""
     wording = {"act": "approve", "server": "tickets", "tool": "close"}

@@ -134,6 +134,22 @@ async def test_a_tool_that_acts_or_is_not_permitted_is_not_called(parley: Parley
     assert call_ids == []
 
 
+async def test_a_check_by_a_module_that_is_switched_off_is_not_made(parley: Parley) -> None:
+    calls_made: list[str] = []
+
+    async def price(context: ToolContext) -> int:
+        """Look up the price."""
+        calls_made.append(context.call_id)
+        return 9
+
+    parley.app.tools.mcp.offer([Tool(price, Permission.GUEST, read_only=True, module="shop")])
+    await parley.sql("INSERT INTO modules (name, is_enabled) VALUES ('shop', false)")
+    await watch(parley, tool_name="shop.price", comparison="exists")
+
+    assert "There is no tool" in (await parley.platform.wait_for(2))[1]
+    assert calls_made == []
+
+
 async def test_a_check_while_a_service_is_away_is_made_again(parley: Parley) -> None:
     is_there = asyncio.Event()
 

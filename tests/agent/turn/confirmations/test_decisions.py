@@ -37,7 +37,7 @@ def context(agreed_to: str | None = None) -> ToolContext:
 def pending(question: str, *, can_ask: bool = True) -> PendingCall:
     """Return a call of the tool."""
     caller = Caller(1, Permission.GUEST, "Ann")
-    scope = Scope(caller, ResolvedPersona(None, "Parley", "", None, None, 1000, 10), PLACE, can_ask=can_ask)
+    scope = Scope(caller, ResolvedPersona(None, "Parley", "", None, None, 1000, 10), PLACE, {}, can_ask=can_ask)
     return PendingCall("call-1", "door.leave", {"question": question}, scope, BOX.offered_to(scope))
 
 

@@ -48,8 +48,8 @@ BOX = Toolbox(
 def pending(name: str, arguments: dict[str, Any] | None = None, **options: Any) -> PendingCall:
     """Return a call of a guest who was offered everything, as an admin is."""
     persona = ResolvedPersona(None, "Parley", "", None, None, 1000, 10)
-    scope = Scope(Caller(1, Permission.GUEST, "Ann"), persona, PLACE, can_ask=options.pop("can_ask", True))
-    offer = BOX.offered_to(Scope(Caller(2, Permission.ADMIN, "Bob"), persona, PLACE))
+    scope = Scope(Caller(1, Permission.GUEST, "Ann"), persona, PLACE, {}, can_ask=options.pop("can_ask", True))
+    offer = BOX.offered_to(Scope(Caller(2, Permission.ADMIN, "Bob"), persona, PLACE, {}))
     return PendingCall(options.pop("call_id", "call_1_2"), name, arguments or {}, scope, offer, **options)
 
 
