@@ -67,21 +67,19 @@ class ApiClient:
         root: str = "",
         check: Check | None = None,
         seconds: float = CALL_SECONDS,
-        patience: float = 0.0,
         **query: object,
     ) -> Json:
         """Return the answer to a request, whose body is JSON or a `File`; `check` is awaited just before each attempt.
 
-        A server that has a fault is asked again for a moment, or for so many seconds of `patience`: only what may be
-        done twice may be asked for. A name in the path leads to no other path, whoever has written it. Raises
-        `Unavailable` where a retry makes sense, else `Refused`. An answer that is no JSON is that of a proxy: the
-        platform does not answer, unless the proxy says that the request is too large.
+        Only what may be done twice may be asked for. A name in the path leads to no other path, whoever has written it.
+        Raises `Unavailable` where a retry makes sense, else `Refused`. An answer that is no JSON is that of a proxy:
+        the platform does not answer, unless the proxy says that the request is too large.
         """
         url = self.address + "/".join((root or self.root, *(quote(name, safe="") for name in path)))
         content: Json = {"params": {key: str(query[key]) for key in query}}
         is_file = isinstance(body, File)
         content |= {"data": body.content, "headers": {"Content-Type": body.mime_type}} if is_file else {"json": body}
-        waited, pauses, end = 0.0, list(PAUSES), time.monotonic() + patience
+        waited, pauses = 0.0, list(PAUSES)
         while True:
             if check is not None:
                 await check()
@@ -97,11 +95,23 @@ class ApiClient:
             elif status < SERVER_FAULT:
                 code = str(answer.get(self.code_field))
                 raise Refused(code, f"{code}: {answer.get(self.reason_field)}")
-            elif not pauses and time.monotonic() >= end:
+            elif not pauses:
                 raise Unavailable(f"{self.title} does not answer: {answer.get('error')}")
             else:
-                pause = pauses.pop(0) if pauses else PAUSES[-1]
+                pause = pauses.pop(0)
             waited += pause
+            await asyncio.sleep(pause)
+
+    async def call_for(self, seconds: float, *request: Any, **options: Any) -> Json:
+        """Return the answer to a request as `call` does, asked for so many seconds while the server has a fault."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                return await self.call(*request, **options)
+            except Unavailable as error:
+                pause = max(error.retry_after or 0.0, PAUSES[-1])
+                if time.monotonic() + pause > end:
+                    raise
             await asyncio.sleep(pause)
 
     async def _try(self, method: str, url: str, content: Json, *, seconds: float) -> tuple[int, Json]:

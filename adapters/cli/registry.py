@@ -34,7 +34,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "tools": ("tools", "List the tools of modules and MCP servers."),
     "explain": ("explain", "Tell all about a turn."),
     "mcp": ("mcp", "Serve the modules as an MCP server."),
-    "export": ("manifests", "Write the MCP servers, personas, agents and budgets that are there."),
+    "export": ("manifests", "Write the switched modules, MCP servers, personas, agents and budgets that are there."),
     "apply": ("manifests", "Make rows what manifests say."),
     "operator": ("manifests", "Make rows what resources in a cluster say."),
     "verify-receipt": ("receipts", "Check the signature of an erasure's receipt."),

@@ -64,7 +64,7 @@ class Client(ApiClient):
     async def find_event(self, room: str, event_id: str, *, patience: float = 0.0) -> Json:
         """Return an event of the room; an empty one if it is not there, or not to be had in so many seconds."""
         try:
-            return await self.call("GET", ("rooms", room, "event", event_id), patience=patience)
+            return await self.call_for(patience, "GET", ("rooms", room, "event", event_id))
         except Refused:
             return {}
         except Unavailable as error:
