@@ -98,7 +98,9 @@ async def test_a_move_that_was_killed_is_ended_by_the_next_one(
     async with point(cells) as holder:
         mover = await start_mover(cells, tmp_path)
         async with connected(cells.addresses[cell]) as watcher:
-            waiting_for = asyncio.create_task(until_somebody_waits(watcher, holder))
+            # Workers wait there, too, as another role.
+            owner = await watcher.fetchval("SELECT current_user")
+            waiting_for = asyncio.create_task(until_somebody_waits(watcher, holder, owner))
             ending = asyncio.create_task(mover.communicate())
             await asyncio.wait({waiting_for, ending}, return_when=asyncio.FIRST_COMPLETED)
             assert waiting_for.done(), ending.result()
@@ -106,7 +108,9 @@ async def test_a_move_that_was_killed_is_ended_by_the_next_one(
             await ending
             # Its machine is gone: the server ends its sessions.
             await watcher.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))", holder
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE $1 = ANY (pg_blocking_pids(pid)) AND usename = current_user",
+                holder,
             )
     # Whoever comes now is served, or waits for the end of the move; an event that comes again is no second one.
     waiting = [
@@ -160,14 +164,18 @@ async def kill_at(cells: TwoCells, home: Path, cell: str, point: Point, to: str)
     async with point(cells) as holder:
         mover = await start_mover(cells, home, to)
         async with connected(cells.addresses[cell]) as watcher:
-            waiting_for = asyncio.create_task(until_somebody_waits(watcher, holder))
+            # Workers wait there, too, as another role.
+            owner = await watcher.fetchval("SELECT current_user")
+            waiting_for = asyncio.create_task(until_somebody_waits(watcher, holder, owner))
             ending = asyncio.create_task(mover.communicate())
             await asyncio.wait({waiting_for, ending}, return_when=asyncio.FIRST_COMPLETED)
             assert waiting_for.done(), ending.result()
             mover.send_signal(signal.SIGKILL)
             await ending
             await watcher.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))", holder
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE $1 = ANY (pg_blocking_pids(pid)) AND usename = current_user",
+                holder,
             )
 
 
@@ -180,7 +188,7 @@ def before_its_home_takes_it(cells: TwoCells) -> AbstractAsyncContextManager[int
 
 
 def while_what_waits_is_copied(cells: TwoCells) -> AbstractAsyncContextManager[int]:
-    return stopped_by(cells, "a", "LOCK TABLE memories IN SHARE MODE")
+    return stopped_by(cells, "a", "LOCK TABLE inbox IN SHARE MODE")
 
 
 def between_the_commits_of_the_way_back(cells: TwoCells) -> AbstractAsyncContextManager[int]:

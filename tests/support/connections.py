@@ -27,12 +27,22 @@ async def run_as_owner(address: Address, *statements: str) -> None:
             await owner.execute(statement)
 
 
-async def until_somebody_waits(connection: asyncpg.Connection, holder: int | None = None) -> None:
+WAITS = """
+SELECT EXISTS (
+    SELECT FROM pg_locks JOIN pg_stat_activity USING (pid)
+    WHERE NOT granted AND $1 = ANY (pg_blocking_pids(pid)) AND usename = coalesce($2, usename)
+)
+"""
+
+
+async def until_somebody_waits(
+    connection: asyncpg.Connection, holder: int | None = None, role: str | None = None
+) -> None:
     """Return when somebody waits for a lock of the process `holder` of the server, by default of this connection.
 
-    Others wait for each other now and then: whoever notifies commits after the one before.
+    Others wait for each other now and then: whoever notifies commits after the one before. `role`: as whom they are
+    connected, where more than one may wait.
     """
-    waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND $1 = ANY (pg_blocking_pids(pid)))"
     async with asyncio.timeout(60):
-        while not await connection.fetchval(waits, holder or connection.get_server_pid()):  # noqa: ASYNC110  # it tells nobody
+        while not await connection.fetchval(WAITS, holder or connection.get_server_pid(), role):  # noqa: ASYNC110  # it tells nobody
             await asyncio.sleep(0.01)
