@@ -27,12 +27,9 @@ async def run_as_owner(address: Address, *statements: str) -> None:
             await owner.execute(statement)
 
 
-WAITS = """
-SELECT EXISTS (
-    SELECT FROM pg_locks JOIN pg_stat_activity USING (pid)
-    WHERE NOT granted AND $1 = ANY (pg_blocking_pids(pid)) AND usename = coalesce($2, usename)
-)
-"""
+WAITS = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND $1 = ANY (pg_blocking_pids(pid)))"
+# Not within a transaction, which sees what was there when it first looked.
+WAITS_AS = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE usename = $2 AND $1 = ANY (pg_blocking_pids(pid)))"
 
 
 async def until_somebody_waits(
@@ -43,6 +40,7 @@ async def until_somebody_waits(
     Others wait for each other now and then: whoever notifies commits after the one before. `role`: as whom they are
     connected, where more than one may wait.
     """
+    arguments = [holder or connection.get_server_pid(), *([] if role is None else [role])]
     async with asyncio.timeout(60):
-        while not await connection.fetchval(WAITS, holder or connection.get_server_pid(), role):  # noqa: ASYNC110  # it tells nobody
+        while not await connection.fetchval(WAITS if role is None else WAITS_AS, *arguments):  # noqa: ASYNC110  # it tells nobody
             await asyncio.sleep(0.01)
