@@ -162,7 +162,7 @@ class ChatPlatform(ABC):
         """Yield the findings for `parley doctor`: those of the folder's `doctor.py`; the platform is not open."""
         name = f"{type(self).__module__.rpartition('.')[0]}.doctor"
         if find_spec(name) is not None:
-            async for finding in import_module(name).examine(self.settings, settings):
+            async for finding in import_module(name).examine(self, settings):
                 yield finding
 
 

@@ -1,13 +1,13 @@
 """The application's collaborators, assembled once per process and passed as arguments; there are no globals."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 from agent.live.listener import Listener
 from agent.queue.inbox import Inbox
-from agent.queue.outbox import Outbox, Senders
+from agent.queue.outbox import Outbox, ReplySender, Senders
 from agent.tools.mcp.servers import RemoteTools
 from agent.tools.modules import ModuleTools
 from agent.tools.providers import ToolProvider
@@ -74,6 +74,11 @@ class App:
     def outbox(self) -> Outbox:
         """Build the outbox, which delivers replies."""
         return Outbox(self.database, self.senders, self.settings.delivery_hours)
+
+    @property
+    def distinct_senders(self) -> Sequence[ReplySender]:
+        """Return each sender once: one may have several adapters."""
+        return list({id(sender): sender for sender in self.senders.values()}.values())
 
     @cached_property
     def credentials(self) -> Credentials:

@@ -38,6 +38,27 @@ async def start_mover(cells: TwoCells, home: Path, to: str = "b") -> asyncio.sub
     )
 
 
+async def kill_at(cells: TwoCells, home: Path, cell: str, point: Point, to: str = "b") -> None:
+    """Have a move killed while it waits at a point."""
+    async with point(cells) as holder:
+        mover = await start_mover(cells, home, to)
+        async with connected(cells.addresses[cell]) as watcher:
+            # Workers wait there, too, as another role.
+            owner = await watcher.fetchval("SELECT current_user")
+            waiting_for = asyncio.create_task(until_somebody_waits(watcher, holder, owner))
+            ending = asyncio.create_task(mover.communicate())
+            await asyncio.wait({waiting_for, ending}, return_when=asyncio.FIRST_COMPLETED)
+            assert waiting_for.done(), ending.result()
+            mover.send_signal(signal.SIGKILL)
+            await ending
+            # Its machine is gone: the server ends its sessions.
+            await watcher.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE $1 = ANY (pg_blocking_pids(pid)) AND usename = current_user",
+                holder,
+            )
+
+
 @asynccontextmanager
 async def stopped_by(cells: TwoCells, cell: str, statement: str) -> AsyncIterator[int]:
     """Hold a lock that the mover waits for; yield the number of its session there once it does."""
@@ -95,23 +116,7 @@ async def test_a_move_that_was_killed_is_ended_by_the_next_one(
     assert await cells.ask("before", "before") == "You said: ann: before"
     await cells.until_remembered("a")
 
-    async with point(cells) as holder:
-        mover = await start_mover(cells, tmp_path)
-        async with connected(cells.addresses[cell]) as watcher:
-            # Workers wait there, too, as another role.
-            owner = await watcher.fetchval("SELECT current_user")
-            waiting_for = asyncio.create_task(until_somebody_waits(watcher, holder, owner))
-            ending = asyncio.create_task(mover.communicate())
-            await asyncio.wait({waiting_for, ending}, return_when=asyncio.FIRST_COMPLETED)
-            assert waiting_for.done(), ending.result()
-            mover.send_signal(signal.SIGKILL)
-            await ending
-            # Its machine is gone: the server ends its sessions.
-            await watcher.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE $1 = ANY (pg_blocking_pids(pid)) AND usename = current_user",
-                holder,
-            )
+    await kill_at(cells, tmp_path, cell, point)
     # Whoever comes now is served, or waits for the end of the move; an event that comes again is no second one.
     waiting = [
         asyncio.create_task(cells.ask(event_id, event_id, platform_channel_id=channel))
@@ -157,26 +162,6 @@ async def test_a_move_that_was_killed_while_a_turn_ran_is_ended_by_the_next_one(
     assert await late == "You said: ann: late"
     assert len(cells.parleys["a"].model.requests) == 2
     assert await cells.count("a") == 0
-
-
-async def kill_at(cells: TwoCells, home: Path, cell: str, point: Point, to: str) -> None:
-    """Have a move killed while it waits at a point."""
-    async with point(cells) as holder:
-        mover = await start_mover(cells, home, to)
-        async with connected(cells.addresses[cell]) as watcher:
-            # Workers wait there, too, as another role.
-            owner = await watcher.fetchval("SELECT current_user")
-            waiting_for = asyncio.create_task(until_somebody_waits(watcher, holder, owner))
-            ending = asyncio.create_task(mover.communicate())
-            await asyncio.wait({waiting_for, ending}, return_when=asyncio.FIRST_COMPLETED)
-            assert waiting_for.done(), ending.result()
-            mover.send_signal(signal.SIGKILL)
-            await ending
-            await watcher.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE $1 = ANY (pg_blocking_pids(pid)) AND usename = current_user",
-                holder,
-            )
 
 
 def before_it_goes_back(cells: TwoCells) -> AbstractAsyncContextManager[int]:

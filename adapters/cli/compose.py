@@ -160,8 +160,7 @@ async def _connect(app: App, peers: RemoteAgents, closing: AsyncExitStack) -> No
     app.events.on_change(app.tools.mcp.note_change)
     app.events.on_change(peers.forget_cards)
     app.events.on_change(app.toolbox.forget_offers)
-    # One may be there by several names.
-    for sender in {id(sender): sender for sender in app.senders.values()}.values():
+    for sender in app.distinct_senders:
         if isinstance(sender, NeedsApp):
             closing.push_async_callback(sender.aclose)
             await sender.open(app)

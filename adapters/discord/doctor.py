@@ -2,17 +2,20 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import discord
 from aiohttp import ClientError, TraceConfig
 from discord.http import HTTPClient, Route
 
 from adapters.base import Finding
-from adapters.discord.bots import Bot
 from adapters.discord.interactions.slash import to_payload
 from adapters.discord.transport.library import open_http
 from adapters.discord.transport.rest import IntentMissing, TokenRefused
+from shared.settings import Settings
+
+if TYPE_CHECKING:
+    from adapters.discord.platform import DiscordPlatform
 
 # Either flag shows that "Message Content" is switched on; small bots have the limited one.
 CONTENT_FLAGS = (1 << 18) | (1 << 19)
@@ -27,11 +30,11 @@ def wanted_permissions() -> discord.Permissions:
     return discord.Permissions(**dict.fromkeys((*NEEDED, *USEFUL), True))
 
 
-async def examine(bot: Bot) -> AsyncGenerator[Finding]:
-    """Yield the findings about everything that Discord knows of a bot."""
+async def examine(platform: "DiscordPlatform", _program: Settings) -> AsyncGenerator[Finding]:
+    """Yield the findings about everything that Discord knows of the platform's bot."""
     http = open_http(TraceConfig())
     try:
-        async with aclosing(_examine(http, bot.token)) as findings:
+        async with aclosing(_examine(http, platform.bot.token)) as findings:
             async for finding in findings:
                 yield finding
     except discord.LoginFailure:

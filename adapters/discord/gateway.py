@@ -365,9 +365,12 @@ class Gateway(discord.AutoShardedClient):
             return
         if message.guild is not None and isinstance(message.author, discord.User):
             await self._members.complete(message)
-        text, incoming = to_text(message, self.me), to_incoming(message, self.me, adapter=self._rest.bot.adapter)
+        text, to_message = (
+            to_text(message, self.me),
+            partial(to_incoming, message, self.me, adapter=self._rest.bot.adapter),
+        )
         post = partial(post_reply, app, self._rest)
-        if to_command_line(text) is not None and await answer_typed(app, incoming, post):
+        if to_command_line(text) is not None and await answer_typed(app, to_message(), post):
             return
         earlier = await self._listening.list_earlier(message, self.me, is_first=mention.is_first)
         # None without the permission to open a thread.
@@ -382,7 +385,7 @@ class Gateway(discord.AutoShardedClient):
                 thread_id = str(message.id) if error.platform_code == THREAD_EXISTS else None
             except Unavailable:
                 thread_id = None
-        incoming = to_incoming(message, self.me, earlier, adapter=self._rest.bot.adapter, thread_id=thread_id)
+        incoming = to_message(earlier, thread_id=thread_id)
         # What is set for the channel is where the server comes from, its new messages may be stored where it goes.
         await (app.inbox if self._cells is None else self._cells).accept(
             replace(incoming, sent_at=sent_at or incoming.sent_at)

@@ -1,9 +1,9 @@
 """Discord as a `ChatPlatform`: processes share the shards, every worker sends and shows live text."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from adapters.base import DirectPlatform, Finding, key_of
+from adapters.base import DirectPlatform, key_of
 from adapters.chat.live import LIVE_AFTER, show_live
 from adapters.discord.events.incoming import PLATFORM
 from adapters.discord.sending.live import LiveMessage
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from agent.app import App
     from agent.live.announcer import LiveTurn
     from agent.queue.outbox import Reply
-    from shared.settings import Settings
 
 
 class DiscordPlatform(DirectPlatform):
@@ -68,14 +67,6 @@ class DiscordPlatform(DirectPlatform):
             await self._sender.rest.aclose()
             self._sender = None
         await super().aclose()
-
-    async def examine(self, settings: "Settings") -> AsyncGenerator[Finding]:
-        """Yield what `parley doctor` finds out about this bot."""
-        # Imported here because only commands of the terminal look.
-        from adapters.discord.doctor import examine
-
-        async for finding in examine(self.bot):
-            yield finding
 
     async def receive(self) -> None:
         """Hold gateway connections for the shards that this process gets, until they are lost."""

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 from pydantic import SecretStr
@@ -28,6 +28,9 @@ from shared.clock import SystemClock
 from shared.errors import Unavailable
 from shared.settings import Settings
 
+if TYPE_CHECKING:
+    from adapters.slack.platform import SlackPlatform
+
 AGAIN = (
     "put the manifest of `parley slack manifest` into the app's page and install the app again; an app with the older"
     " assistant panel keeps it with `parley slack manifest --keep-panel`, and docs/slack.md says what changes without"
@@ -41,8 +44,9 @@ WRONG_TOKEN = frozenset({"invalid_auth", "not_authed", "account_inactive", "toke
 WRONG_KIND = "not_allowed_token_type"
 
 
-async def examine(settings: SlackSettings, program: Settings) -> AsyncGenerator[Finding]:
+async def examine(platform: "SlackPlatform", program: Settings) -> AsyncGenerator[Finding]:
     """Yield the findings about everything that Slack and the settings say about the app."""
+    settings = platform.settings
     async with aclosing(Clients(settings, SystemClock())) as clients:
         if settings.bot_token is not None:
             async for finding in _look_at_bot_token(clients, settings.bot_token):

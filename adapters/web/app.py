@@ -173,8 +173,7 @@ def lazy(module: str, name: str) -> Endpoint:
 
 def platform_routes(app: App) -> list[Route]:
     """Return the routes of the chat platforms in this process."""
-    senders = {id(sender): sender for sender in app.senders.values()}.values()
-    return [route for sender in senders if isinstance(sender, ChatPlatform) for route in sender.routes()]
+    return [route for sender in app.distinct_senders if isinstance(sender, ChatPlatform) for route in sender.routes()]
 
 
 class Server(uvicorn.Server):

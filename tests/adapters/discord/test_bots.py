@@ -41,13 +41,14 @@ class Bots:
 
     @asynccontextmanager
     async def opened(self, address: Address, model: OpenAIStub, *, listens: bool = True) -> AsyncIterator[None]:
-        """Open Parley with both bots, as one process has them; without `listens` it only sends."""
+        """Open Parley with both bots connected, as one process has them; without `listens` it only sends."""
         platforms = self.build()
         senders = {adapter: platform for platform in platforms for adapter in platform.adapters}
         async with open_parley(self.scene.settings, address, model, senders=senders) as self.scene.parley:
             listeners = platforms if listens else []
             tasks = [asyncio.create_task(platform.listen(self.scene.parley.app)) for platform in listeners]
             try:
+                await self.scene.discord.gateway.until(len(listeners))
                 yield
             finally:
                 for task in tasks:
@@ -76,7 +77,6 @@ async def test_each_bot_answers_on_its_servers_and_in_its_direct_messages(
     scene, elsewhere = bots.scene, bots.add_server()
     model.play(lambda _body, _number: Answer("Here."))
     async with bots.opened(address, model):
-        await scene.discord.gateway.until(2)
         await scene.ann.asks("first?", scene.general)
         await bots.ann.asks("second?", elsewhere)
         await scene.ann.says("first?", scene.ann.dm())
@@ -107,7 +107,6 @@ async def test_of_two_bots_on_a_server_the_one_that_is_mentioned_answers(
     bots.join()
     model.play(lambda body, _number: Answer(f"{len(body['messages'])} messages."))
     async with bots.opened(address, model):
-        await scene.discord.gateway.until(2)
         await scene.ann.asks("to the first", scene.general)
         await scene.ann.hears(scene.general)
         await bots.ann.asks("to the second", scene.general)
@@ -133,7 +132,6 @@ async def test_in_a_channel_where_each_message_is_answered_another_bots_are_left
     bots.join()
     model.play(lambda _body, _number: Answer("Here."))
     async with bots.opened(address, model):
-        await scene.discord.gateway.until(2)
         insert = (
             "INSERT INTO channel_modes (platform_channel_id, mode, answers_others) VALUES (:channel, 'always', :others)"
         )
@@ -156,7 +154,6 @@ async def test_in_a_thread_the_bot_that_was_called_last_goes_on(
     thread = scene.discord.world.add_thread(scene.general, "Boats", scene.ann.id)
     model.play(lambda _body, _number: Answer("Here."))
     async with bots.opened(address, model):
-        await scene.discord.gateway.until(2)
         for person, other in ((scene.ann, bots.ann), (bots.ann, scene.ann)):
             before = len(other.reads(thread))
             await person.asks("you", thread)
@@ -201,7 +198,6 @@ async def test_an_edit_of_what_one_bot_answered_changes_the_buttons_once(
     bots.join()
     model.play(lambda _body, _number: Answer("Here."))
     async with bots.opened(address, model):
-        await scene.discord.gateway.until(2)
         message = await bots.ann.asks("first", scene.general)
         await bots.ann.hears(scene.general)
         await scene.until_value("delivered", "SELECT status FROM outbox")
@@ -219,7 +215,6 @@ async def test_one_revoked_token_of_two_leaves_the_other_bot_at_work_and_is_name
     scene, helper = bots.scene, f"discord:{bots.helper.bot_user_id}"
     model.play(lambda _body, _number: Answer("Here."))
     async with bots.opened(address, model):
-        await scene.discord.gateway.until(2)
         await bots.helper.revoke()
         result = ""
         async with asyncio.timeout(60):
@@ -247,7 +242,6 @@ async def test_a_reply_of_a_bot_that_is_gone_holds_up_no_other_bot_in_its_channe
     scene = bots.scene
     model.play(lambda _body, _number: Answer("Here."))
     async with bots.opened(address, model):
-        await scene.discord.gateway.until(2)
         await scene.ann.asks("first", scene.general)
         await scene.until_value("delivered", "SELECT status FROM outbox")
         await scene.sql(
@@ -269,7 +263,6 @@ async def test_an_edit_is_stored_as_the_bot_reads_it_that_was_called(
     bots.join()
     model.play(lambda _body, _number: Answer("Here."))
     async with bots.opened(address, model):
-        await scene.discord.gateway.until(2)
         message = await scene.ann.asks("first", scene.general)
         await scene.ann.hears(scene.general)
         for _ in range(2):
@@ -292,13 +285,11 @@ async def test_the_bot_that_is_left_goes_on_in_its_threads_and_with_what_it_had_
     thread = scene.discord.world.add_thread(scene.general, "Boats", scene.ann.id)
     model.play(lambda _body, _number: Answer("Here."))
     async with bots.opened(address, model):
-        await scene.discord.gateway.until(2)
         await bots.ann.asks("you", thread)
         await bots.ann.hears(thread)
         await scene.until_value("delivered", "SELECT status FROM outbox")
     scene.own = replace(scene.own, token=SecretStr(bots.helper.token))
     async with bots.opened(address, model):
-        await scene.discord.gateway.until(1)
         await bots.ann.says("go on", thread)
         await bots.ann.hears(thread, 2)
         # What is still to be said as which it was before.

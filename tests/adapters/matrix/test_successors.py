@@ -176,21 +176,29 @@ async def test_a_stranger_who_upgrades_a_private_room_invites_the_agent_to_the_s
     assert member["membership"] == "join"
 
 
+async def end_during_a_look_up(scene: Scene, room: str) -> str:
+    """Have Bob end a room while an edit in it is looked up; return its successor, to which the agent is invited."""
+    ann, bob, agent, proxy = scene.ann, scene.bob, scene.agent, scene.proxy
+    said = await bob.says(room, "a word")
+    proxy.faults.append(Fault("GET", f"/event/{said}", SILENCE, times=1000))
+    await bob.edits(room, said, "another word")
+    await proxy.until_silent()
+    successor = (await bob.call("POST", "rooms", room, "upgrade", body={"new_version": "11"}))["replacement_room"]
+    await bob.call("POST", "rooms", successor, "invite", body={"user_id": agent.id})
+    # What Ann does later is taken: so this was seen, too.
+    other = await ann.makes_room(agent.id)
+    await ann.sees(partial(was_answered, ann, other, end="join"))
+    return str(successor)
+
+
 async def test_a_room_that_ends_while_a_look_up_lasts_there_is_followed(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
-    ann, bob, agent, proxy, scene.invites = scene.ann, scene.bob, scene.agent, scene.proxy, scene.ann.id
+    bob, agent, proxy, scene.invites = scene.bob, scene.agent, scene.proxy, scene.ann.id
     room = await bob.makes_room(agent.id)
     await agent.joins(room)
     async with scene.opened(address, model, works=False):
-        said = await bob.says(room, "a word")
-        proxy.faults.append(Fault("GET", f"/event/{said}", SILENCE, times=1000))
-        await bob.edits(room, said, "another word")
-        await proxy.until_silent()
-        successor = (await bob.call("POST", "rooms", room, "upgrade", body={"new_version": "11"}))["replacement_room"]
-        await bob.call("POST", "rooms", successor, "invite", body={"user_id": agent.id})
-        other = await ann.makes_room(agent.id)
-        await ann.sees(partial(was_answered, ann, other, end="join"))
+        successor = await end_during_a_look_up(scene, room)
         proxy.faults.clear()
         proxy.cut_all()
         await bob.sees(partial(was_answered, bob, room, end="leave"))
@@ -206,14 +214,7 @@ async def test_an_invitation_to_the_successor_of_a_room_is_not_declined_by_a_pro
     room = await bob.makes_room(agent.id)
     await agent.joins(room)
     async with scene.opened(address, model, works=False):
-        said = await bob.says(room, "a word")
-        proxy.faults.append(Fault("GET", f"/event/{said}", SILENCE, times=1000))
-        await bob.edits(room, said, "another word")
-        await proxy.until_silent()
-        successor = (await bob.call("POST", "rooms", room, "upgrade", body={"new_version": "11"}))["replacement_room"]
-        await bob.call("POST", "rooms", successor, "invite", body={"user_id": agent.id})
-        other = await scene.ann.makes_room(agent.id)
-        await scene.ann.sees(partial(was_answered, scene.ann, other, end="join"))
+        successor = await end_during_a_look_up(scene, room)
         # What comes of the next request is not seen any more.
         proxy.faults.append(Fault("GET", "/sync", 502, times=3))
         proxy.cut_all()
