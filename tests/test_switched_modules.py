@@ -1,5 +1,6 @@
 """Modules that an admin switches off, or keeps for some: what holds for the next offer, and for turns that run."""
 
+import asyncio
 from typing import Any
 
 import asyncpg
@@ -13,6 +14,7 @@ from tests.support.office import calls
 from tests.support.parley import Parley
 from tests.support.psql import psql_session
 
+WAITS = "SELECT EXISTS (SELECT FROM pg_locks WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid)))"
 SUM = ("calculator__calculate", {"expression": "6 * 7"})
 
 
@@ -157,3 +159,21 @@ async def test_an_admin_switches_modules_by_sql_and_takes_it_back(parley: Parley
             with pytest.raises(asyncpg.RaiseError) as refusal:
                 await psql.run(f"SELECT admin.set_module({arguments})")
             assert sentence in str(refusal.value)
+
+
+@pytest.mark.parametrize(("before", "after"), [("guest", "user"), ("user", "guest")])
+async def test_what_another_admin_says_meanwhile_does_not_switch_a_module_on_again(
+    parley: Parley, address: Address, before: str, after: str
+) -> None:
+    await parley.sql("INSERT INTO known_words (kind, word) VALUES ('module', 'research')")
+    await parley.sql("SELECT admin.set_module('research', permission => :before)", before=before)
+    async with psql_session(address, role=ADMIN_ROLE) as one, psql_session(address, role=ADMIN_ROLE) as other:
+        await one.run("BEGIN")
+        await one.run("SELECT admin.set_module('research', is_enabled => false)")
+        late = asyncio.create_task(other.run(f"SELECT admin.set_module('research', permission => '{after}')"))
+        while not await one.value(WAITS) and not late.done():
+            pass
+        await one.run("COMMIT")
+        await late
+
+        assert await one.rows("SELECT is_enabled, required_permission FROM modules") == [(False, after)]

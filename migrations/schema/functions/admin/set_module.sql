@@ -10,6 +10,8 @@ BEGIN
     IF permission NOT IN ('guest', 'user', 'admin', 'owner') THEN
         RAISE EXCEPTION 'there is no permission %; there are: guest, user, admin, owner', quote_literal(permission);
     END IF;
+    -- As whoever undoes, one after another: what is not named stays as another admin has left it just now.
+    PERFORM pg_advisory_xact_lock(hashtextextended('audit_log', 0));
     SELECT * INTO v_row FROM public.modules WHERE name = module;
     -- The row of one that is gone can be changed still; before the first start nothing is known.
     IF module IS NULL OR v_row.id IS NULL AND v_modules <> '{}' AND module <> ALL (v_modules) THEN
