@@ -106,6 +106,8 @@ async def test_a_no_to_an_agents_question_runs_nothing(parley: Parley, office: O
     [
         "UPDATE agents SET is_enabled = false",
         "UPDATE agents SET required_permission = 'admin'",
+        "SELECT admin.set_module('agents', is_enabled => false)",
+        "SELECT admin.set_module('agents', permission => 'admin')",
         "UPDATE personas SET allowed_modules = '[\"calculator\"]' WHERE name = 'clerk'",
     ],
 )

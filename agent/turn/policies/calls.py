@@ -24,6 +24,7 @@ from shared.db.database import Database
 from shared.errors import ToolKeepsFailing
 from shared.settings import Settings
 
+DELEGATE = "agents.delegate"
 SAME_FAILURES = 3
 SHOWN_CHARS = 300
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
@@ -160,7 +161,8 @@ class Approval:
             return replace(call, agreed_to=question)
         # An agent of this installation to which the user may still delegate.
         scope, permission = call.scope, call.scope.user.permission
-        agent = next((agent for agent in scope.agents if agent.name == agreed.agent), None)
+        can_delegate = self._toolbox.offered_to(scope).find(DELEGATE) is not None
+        agent = next((agent for agent in scope.agents if agent.name == agreed.agent and can_delegate), None)
         if agent is None or agent.persona_id is None or agent.requires > permission:
             return not_run(prompts().delegation.switched_off.format(agent=agreed.agent))
         async with self._database.statement() as session:
