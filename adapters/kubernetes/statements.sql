@@ -2,6 +2,7 @@
 SELECT set_config('parley.actor', :actor, true);
 
 -- name: list_modules
+-- A row of one that is on, for whom its tools say, is as if it were none.
 SELECT module.id, module.name, module.required_permission AS permission, module.is_enabled AS enabled, NULL AS secretless,
        false AS is_hidden, entry.id AS version, entry.who, entry.at
 FROM modules AS module
@@ -9,6 +10,7 @@ LEFT JOIN LATERAL (
     SELECT log.id, coalesce(log.actor, log.database_user) AS who, log.created_at AS at FROM audit_log AS log
     WHERE log.table_name = 'modules' AND log.row_id = module.id ORDER BY log.id DESC LIMIT 1
 ) AS entry ON true
+WHERE NOT module.is_enabled OR module.required_permission <> 'guest'
 ORDER BY module.name;
 
 -- name: list_mcp_servers

@@ -155,6 +155,17 @@ async def test_a_module_is_as_its_manifest_says_and_as_before_without_it(install
     assert await installation.owner.fetch("SELECT name FROM modules") == []
 
 
+async def test_a_row_that_says_what_holds_without_it_is_no_resource(installation: Installation) -> None:
+    # As by an admin who writes the table, or undoes one of several changes.
+    await installation.owner.execute("SELECT admin.set_module('research', is_enabled => false)")
+    await installation.owner.execute("UPDATE modules SET is_enabled = true")
+
+    assert await installation.parley("export", "--kubernetes") == (0, "", "")
+    module = {**PIRATE, "kind": "Module", "metadata": {"name": "research"}, "spec": {"permission": "user"}}
+    assert (await installation.apply(module))[1].startswith("+ Module/research\n")
+    assert await installation.owner.fetchval("SELECT required_permission FROM modules") == "user"
+
+
 async def test_a_dry_run_says_what_would_change_and_changes_nothing(installation: Installation) -> None:
     code, plan, _ = await installation.apply(PIRATE, limit(persona="pirate", tokens=10), options=("--dry-run",))
     assert (code, plan) == (
