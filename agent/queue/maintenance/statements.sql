@@ -12,12 +12,15 @@ ORDER BY file.id LIMIT :step;
 DELETE FROM file_records WHERE id = ANY(:ids) RETURNING id;
 
 -- name: remove_words
-DELETE FROM known_words WHERE kind = :kind AND word <> ALL(CAST(:words AS text[]));
+DELETE FROM known_words WHERE kind = :kind AND word NOT IN (SELECT unnest(CAST(:words AS text[])));
 
 -- name: add_words
+-- A difference of sets is built in one pass, whatever the statistics say: a join compared each word with each.
 INSERT INTO known_words (kind, word)
-SELECT :kind, given.word FROM unnest(CAST(:words AS text[])) AS given(word)
-WHERE NOT EXISTS (SELECT FROM known_words AS known WHERE known.kind = :kind AND known.word = given.word)
+SELECT :kind, word FROM (
+    SELECT unnest(CAST(:words AS text[])) AS word
+    EXCEPT SELECT word FROM known_words WHERE kind = :kind
+) AS news
 ON CONFLICT DO NOTHING;
 
 -- name: begin_step
