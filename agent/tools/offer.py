@@ -15,6 +15,8 @@ from shared.tools import Tool
 
 # Models that name a server with each tool call the modules' tools so, as tools that are on no server.
 LOCAL = re.compile(r"^local(?:__|\.)")
+# The tool that gives a task to an agent.
+DELEGATE = "agents.delegate"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 from agent.app import App
 from agent.journal.files import FILES_HEADING
 from agent.journal.responses import to_call_step
+from agent.tools.offer import DELEGATE
 from agent.tools.outcomes import list_file_ids
 from shared.db.driver import Session
 from shared.db.statements import load_statements
@@ -20,7 +21,6 @@ SHOWN_TURNS = 30
 # A page of turns ends before it would become larger; its first turn may be.
 MAX_PAGE_CHARS = 600_000
 ATTACHED = re.compile(r"^- .+ \(file_id (\d{1,18}), ", re.MULTILINE)
-DELEGATE = "agents.delegate"
 
 
 @dataclass(frozen=True, slots=True)

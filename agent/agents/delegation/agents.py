@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent.llm.protocols.patterns import DELEGATE
 from agent.people.hops import MAX_DEPTH
 from agent.people.participants import ListedAgent
 from agent.prompts import prompts
@@ -19,7 +18,6 @@ from shared.messages import Permission
 from shared.tools import Tool, ToolContext
 
 MODULE = "agents"
-TOOL = f"{MODULE}.{DELEGATE}"
 # Only an upper bound: the deadline of the child turn expires earlier and gives a better error.
 TIMEOUT_SECONDS = 7200.0
 

@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from agent.agents.delegation.agents import TOOL, AgentTool, build_tool, list_askable, why_not
+from agent.agents.delegation.agents import AgentTool, build_tool, list_askable, why_not
 from agent.agents.delegation.delegate import delegate
 from agent.agents.delegation.peers import Peers
 from agent.people.participants import ListedAgent
 from agent.prompts import prompts
 from agent.tools.calls import CallingTurn, PendingCall
-from agent.tools.offer import Scope
+from agent.tools.offer import DELEGATE, Scope
 from agent.tools.outcomes import Outcome, Returned, is_error
 from agent.tools.providers import NO_TEXTS, ToolEvent, ToolProvider
 from agent.turn.services import TurnServices
@@ -29,7 +29,7 @@ class AgentTools(ToolProvider):
     def __init__(self, services: Callable[[], TurnServices], peers: Peers) -> None:
         self._services, self._peers = services, peers
         # Without any agents.
-        self.tools = {TOOL: build_tool(())}
+        self.tools = {DELEGATE: build_tool(())}
         self._built: dict[tuple[ListedAgent, ...], AgentTool] = {}
 
     def list(self, scope: Scope) -> Sequence[Tool]:
@@ -46,7 +46,7 @@ class AgentTools(ToolProvider):
     def list_missing(self, scope: Scope) -> Mapping[str, str]:
         """Return why delegation is refused in this scope, if it is."""
         reason = why_not(scope)
-        return NO_TEXTS if reason is None else {TOOL: reason}
+        return NO_TEXTS if reason is None else {DELEGATE: reason}
 
     async def call(
         self, tool: Tool, arguments: Mapping[str, Any], context: ToolContext, turn: CallingTurn | None
@@ -59,7 +59,7 @@ class AgentTools(ToolProvider):
 
     def list_events(self, call: PendingCall, outcome: Outcome | None) -> Sequence[ToolEvent]:
         """Return `delegation_request` for a call; `delegation_response` has the result or error, and what it took."""
-        if call.name != TOOL:
+        if call.name != DELEGATE:
             return ()
         if outcome is None:
             task = {"agent": call.arguments.get("agent"), "task": call.arguments.get("task")}

@@ -17,6 +17,7 @@ from agent.people.personas import get_persona
 from agent.prompts import prompts
 from agent.tools.approvals import to_block
 from agent.tools.calls import PendingCall
+from agent.tools.offer import DELEGATE
 from agent.tools.outcomes import Failed, NotRun, Outcome, not_run, unknown_outcome
 from agent.tools.toolbox import Toolbox
 from agent.turn.confirmations.rows import consume, find_consumed
@@ -24,7 +25,6 @@ from shared.db.database import Database
 from shared.errors import ToolKeepsFailing
 from shared.settings import Settings
 
-DELEGATE = "agents.delegate"
 SAME_FAILURES = 3
 SHOWN_CHARS = 300
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
