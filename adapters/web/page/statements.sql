@@ -166,23 +166,25 @@ WHERE platform_channel_id = :channel AND turn_id >= :first AND turn_id < :before
 
 -- name: keep_reply
 -- Of a person who was just erased nothing is kept. A chat keeps its newest 500, a person 2,000.
-WITH surplus AS (
+WITH person AS (
+    SELECT user_id AS id FROM user_platform_links WHERE platform = 'web' AND platform_user_id = :who
+), surplus AS (
     DELETE FROM web_replies WHERE platform_channel_id = :channel AND id <= (
         SELECT id FROM web_replies WHERE platform_channel_id = :channel ORDER BY id DESC LIMIT 1 OFFSET 499
     )
 ), surplus_of_person AS (
-    DELETE FROM web_replies USING user_platform_links AS own
-    WHERE own.platform = 'web' AND own.platform_user_id = :who AND web_replies.user_id = own.user_id AND web_replies.id <= (
-        SELECT id FROM web_replies WHERE user_id = own.user_id ORDER BY id DESC LIMIT 1 OFFSET 1999
+    DELETE FROM web_replies WHERE user_id = (SELECT person.id FROM person) AND id <= (
+        SELECT reply.id FROM web_replies AS reply WHERE reply.user_id = (SELECT person.id FROM person)
+        ORDER BY reply.id DESC LIMIT 1 OFFSET 1999
     )
 )
 INSERT INTO web_replies (user_id, platform_channel_id, turn_id, event_id, line, reply)
-SELECT link.user_id, :channel, coalesce((
+SELECT person.id, :channel, coalesce((
     SELECT turns.id FROM conversations JOIN turns ON turns.conversation_id = conversations.id
     WHERE conversations.platform = 'web' AND platform_server_id IS NULL AND platform_thread_id IS NULL
       AND platform_channel_id = :channel AND turns.id <@ coalesce(shown_turns, '{(,)}') ORDER BY turns.id DESC LIMIT 1
 ), 0), :event_id, :line, CAST(:reply AS jsonb)
-FROM user_platform_links AS link WHERE link.platform = 'web' AND link.platform_user_id = :who
+FROM person
 ON CONFLICT (platform_channel_id, event_id) DO NOTHING;
 
 -- name: find_newest_reply
