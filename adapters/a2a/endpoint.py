@@ -149,7 +149,7 @@ class Endpoint(RequestHandler):
         if not row.is_open:
             return
         updates = TaskUpdates(row)
-        async for event in self._app.events.follow(row.inbox_id):
+        async for event in self._app.events.follow(row.inbox_id, is_late=row.turn_id is not None):
             for update in updates.of_event(event):
                 yield update
 

@@ -10,6 +10,7 @@ from google.protobuf.struct_pb2 import Value
 
 from tests.adapters.a2a.callers import (
     ANN,
+    Heard,
     Peer,
     call,
     connected,
@@ -47,9 +48,17 @@ async def test_a_peer_that_waits_gets_the_whole_task(poller: Peer, site: Site) -
 
 async def test_the_answer_is_streamed_to_the_peer(peer: Peer, site: Site) -> None:
     words = " ".join(f"word{number} né 🦜" for number in range(60))
-    site.parley.model.play([Answer(words, chunk_delay=0.02)])
+    heard, is_followed = Heard([]), asyncio.Event()
 
-    heard = await peer.says("tell me")
+    async def answer_once_followed(_body: Body, _number: int) -> Answer:
+        await is_followed.wait()
+        return Answer(words, chunk_delay=0.02)
+
+    site.parley.model.play(answer_once_followed)
+    async for update in peer.stream("tell me"):
+        heard.updates.append(update)
+        if update.HasField("status_update"):
+            is_followed.set()
 
     assert len(heard.pieces) > 3
     assert "".join(heard.pieces) == heard.answer == words

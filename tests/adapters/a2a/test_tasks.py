@@ -5,6 +5,7 @@ from contextlib import aclosing
 from itertools import product
 
 import pytest
+from a2a.types.a2a_pb2 import SubscribeToTaskRequest
 from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 
 from shared.db.database import Address
@@ -12,6 +13,7 @@ from shared.settings import Settings
 from tests.adapters.a2a.callers import (
     ANN,
     GENERATIONS,
+    Heard,
     Peer,
     asked_the_model,
     call,
@@ -120,12 +122,21 @@ async def test_a_message_of_another_adapter_is_no_task(newer: Peer, site: Site) 
         await newer.task(str(await site.parley.value("SELECT id FROM inbox")))
 
 
-async def test_a_disconnected_peer_finds_its_task_again(peer: Peer, site: Site) -> None:
-    site.parley.model.play([Answer("Told in many small pieces.", chunk_delay=0.1)])
+async def test_a_disconnected_peer_finds_its_task_again_with_what_was_written_meanwhile(peer: Peer, site: Site) -> None:
+    may_end = asyncio.Event()
+    site.parley.model.play([Answer("Told in many small pieces.", end=may_end)])
     async with aclosing(peer.stream("hello")) as stream:  # type: ignore[type-var]  # it is a generator
         task_id = (await anext(stream)).task.id
+        async for update in stream:
+            if update.HasField("artifact_update"):
+                break
 
-    followed = await peer.follows(task_id)
+    followed = Heard([])
+    async for update in peer.client.subscribe(SubscribeToTaskRequest(id=task_id)):
+        followed.updates.append(update)
+        # As long as the model writes, too.
+        if followed.answer.startswith("Told"):
+            may_end.set()
 
     assert followed.states[-1] == "completed"
     assert followed.answer == "Told in many small pieces."

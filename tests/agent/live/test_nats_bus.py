@@ -215,7 +215,9 @@ async def test_a_flood_that_nobody_can_read_costs_looks_at_the_tables_and_no_mor
 
     async with asyncio.timeout(60):
         assert (await pair.door.app.events.response(accepted.inbox_id)).content == TEXT
-    assert text_of(await pair.read()) == TEXT
+        # As long as one of both has not read all of it, answers come by the tables.
+        while text_of(await pair.read()) != TEXT:
+            pass
     assert capsys.readouterr().out.count("bus_notes_dropped") <= 2
 
 
