@@ -5,11 +5,14 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
+from typer.core import TyperGroup
 
+from adapters.cli.registry import COMMANDS, GROUPS, load
 from adapters.web.api.sse import frame
 from tests.bench.__main__ import add_line, build_table
 from tests.bench.against import read_figures
 from tests.bench.capacity import Costs, simulate
+from tests.bench.commands import CALLS
 from tests.bench.figures import Figure, missed
 from tests.bench.load import Load, Run, drive, merged, percentile
 from tests.bench.model import chunks, mark, next_answer, stamped
@@ -39,6 +42,16 @@ def test_the_figures_of_another_revision_are_read_from_the_table_that_it_prints(
         "turn without tools, p50 (floor)": (1.5, "ms"),
         "p99 / p50": (1.94, ""),
     }
+
+
+def test_each_command_of_the_shell_is_measured() -> None:
+    names = set(COMMANDS)
+    for group in (*GROUPS, "slack"):
+        command = load(group)
+        assert isinstance(command, TyperGroup)
+        names |= {f"{group} {name}" for name in command.commands}
+
+    assert CALLS.keys() == names
 
 
 async def test_every_client_runs_its_turns() -> None:

@@ -14,7 +14,7 @@ from shared.errors import ParleyError
 
 # Commands and turns create thousands of objects, few of them in cycles: the collector may run less often. What is
 # imported is never garbage, and looking at it again and again takes a tenth of a short command.
-COLLECT_AFTER = (20_000, 20, 20)
+COLLECT_AFTER = (100_000, 20, 20)
 
 app = typer.Typer(
     name="parley",

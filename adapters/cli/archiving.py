@@ -1,6 +1,7 @@
 """The work of `parley backup` and `parley restore`."""
 
 import asyncio
+from contextlib import aclosing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,13 +14,12 @@ from shared.backup.archive import FILES, Archive, BackupError, Manifest, opened
 from shared.backup.create import Installation, make_backup
 from shared.backup.records import note_backup, note_failure, note_verification
 from shared.backup.restore import refuse_newer, refuse_used, restore_database, restore_files, restore_secrets
-from shared.clock import SystemClock
 from shared.db.database import check
 from shared.db.embedded.server import find_server
 from shared.db.migrations import VERSIONS, list_files, list_revisions
 from shared.errors import ConfigurationError, ParleyError
-from shared.files.storage import Storage, open_storage
-from shared.settings import Secrets, Settings, load_secrets
+from shared.files.stores import open_store
+from shared.settings import Settings, load_secrets
 
 # What `parley dump` writes begins so.
 DUMP = b"PGDMP"
@@ -38,15 +38,13 @@ def write(file: Path, *, is_live: bool) -> None:
     secret_values = {TOKEN: secrets.api_token, KEY: ",".join(secrets.secret_keys)}
 
     async def work() -> Manifest:
-        storage = _open_storage(settings, secrets)
         try:
-            source = Installation(address, storage, secrets=secret_values, version=__version__)
-            manifest = await make_backup(source, file, is_live=is_live)
+            async with aclosing(open_store(settings)) as store:
+                source = Installation(address, store, secrets=secret_values, version=__version__)
+                manifest = await make_backup(source, file, is_live=is_live)
         except ParleyError as error:
             await note_failure(address, path, str(error))
             raise
-        finally:
-            await storage.aclose()
         await note_backup(address, path, manifest)
         return manifest
 
@@ -105,11 +103,8 @@ def _restore(file: Path, settings: Settings) -> Manifest:
         try:
             await restore_database(archive, address)
             restore_secrets(archive, settings.parley_home)
-            storage = _open_storage(settings, load_secrets(settings))
-            try:
-                await restore_files(archive, storage, address)
-            finally:
-                await storage.aclose()
+            async with aclosing(open_store(settings)) as store:
+                await restore_files(archive, store, address)
             await prepare(settings, address)
             is_complete = True
         finally:
@@ -123,10 +118,6 @@ def _restore(file: Path, settings: Settings) -> Manifest:
         refuse_newer(archive.manifest, revisions)
         asyncio.run(work(archive))
         return archive.manifest
-
-
-def _open_storage(settings: Settings, secrets: Secrets) -> Storage:
-    return open_storage(settings, secrets, SystemClock())
 
 
 def _describe(manifest: Manifest) -> str:

@@ -10,7 +10,7 @@ from adapters.cli.opening import find_database, read_settings
 from shared.db.statements import load_statements
 
 if TYPE_CHECKING:
-    from agent.people.participants import ModuleRules
+    from agent.people.module_rules import ModuleRules
     from shared.settings import Settings
 
 statements = load_statements(__file__)
@@ -84,7 +84,7 @@ def _show(rows: list[tuple[str, ...]]) -> None:
 
 async def _read_database(settings: "Settings") -> "tuple[list[Any], ModuleRules]":
     """Return the tools of MCP servers, and what admins have said of modules."""
-    from agent.people.participants import list_module_rules
+    from agent.people.module_rules import list_module_rules
     from shared.db.errors import server_errors
     from shared.db.single import SmallDatabase
     from shared.errors import ParleyError

@@ -33,7 +33,8 @@ from adapters.terminal.person import terminal_place, terminal_sender
 from adapters.web.api.bodies import Name, check_place
 from adapters.web.app import listen, run_server, to_config
 from agent.app import App
-from agent.people.participants import ResolvedUser, list_module_rules, resolve_conversation, resolve_user
+from agent.people.module_rules import list_module_rules
+from agent.people.participants import ResolvedUser, resolve_conversation, resolve_user
 from agent.people.pauses import find_pause
 from agent.people.personas import resolve_persona
 from agent.tools.calls import NO_OBJECT, PendingCall, depth, read_arguments

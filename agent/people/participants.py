@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, Literal
 
+from agent.people.module_rules import ModuleRules, to_module_rules
 from agent.prompts import prompts
 from shared.db.driver import Session
 from shared.db.statements import load_statements
@@ -17,9 +18,6 @@ LoopMode = Literal["native", "planner"]
 # Why a persona answers: it belongs to the channel, server or platform, it is the default, or there is none of these; or
 # the turn is that of an agent, or who asked has chosen it.
 ChosenBy = Literal["channel", "server", "platform", "default", "built_in", "agent", "request"]
-
-# What admins have said of modules: the permission that each needs at least, beyond that of its tools; None: it is off.
-ModuleRules = Mapping[str, Permission | None]
 
 DEFAULT_MAX_OUTPUT_TOKENS = 2048
 
@@ -344,16 +342,6 @@ def to_rights(row: Any) -> Rights:
         row.allowed_modules,
         modules=to_module_rules(row.modules),
     )
-
-
-async def list_module_rules(session: Session) -> ModuleRules:
-    """Return what admins have said of modules."""
-    return to_module_rules((await session.execute(statements.list_modules)).scalar_one())
-
-
-def to_module_rules(found: Mapping[str, str | None] | None) -> ModuleRules:
-    """Return the rules of the column `modules`, which is None if there are none."""
-    return {name: None if label is None else Permission.from_label(label) for name, label in (found or {}).items()}
 
 
 def to_skills(names: Sequence[str] | None, rows: Sequence[Sequence[str]] | None) -> PersonaSkills:

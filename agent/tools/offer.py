@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import Any
 
 from agent.llm.completions import count_prompt
-from agent.people.participants import ListedAgent, ModuleRules, ResolvedPersona, Rights, built_in_modules
+from agent.people.module_rules import ModuleRules
+from agent.people.participants import ListedAgent, ResolvedPersona, Rights, built_in_modules
 from shared.messages import Caller, Place
 from shared.settings import Settings
 from shared.text import clean

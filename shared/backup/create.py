@@ -15,7 +15,7 @@ from shared.db.driver import to_sql
 from shared.db.programs import list_dump_options
 from shared.db.statements import load_statements
 from shared.errors import NotFound
-from shared.files.storage import Storage
+from shared.files.stores.store import Store
 
 statements = load_statements(__file__)
 
@@ -25,7 +25,7 @@ class Installation:
     """What a backup is made of: the database, the store of the files, and the secrets by the names of their files."""
 
     address: Address
-    storage: Storage
+    store: Store
     secrets: Mapping[str, str]
     version: str
 
@@ -60,7 +60,7 @@ async def _write(source: Installation, connection: asyncpg.Connection, archive: 
     missing_keys, damaged = [], []
     if "file_records" in contents.rows:
         async for row in connection.cursor(to_sql(statements.list_keys)):
-            is_there = await _write_file(source.storage, row["key"], archive)
+            is_there = await _write_file(source.store, row["key"], archive)
             if row["is_stored"] and not is_there:
                 missing_keys.append(row["key"])
             elif is_there and row["sha256"] not in (None, archive.entries[f"{FILES}{row['key']}"].sha256):
@@ -86,14 +86,14 @@ async def _write(source: Installation, connection: asyncpg.Connection, archive: 
     return manifest
 
 
-async def _write_file(storage: Storage, key: str, archive: ArchiveWriter) -> bool:
+async def _write_file(store: Store, key: str, archive: ArchiveWriter) -> bool:
     # Returns whether the store has it; one that is missing must not leave an empty entry.
     name = f"{FILES}{key}"
     if name in archive.entries:
         return True
     if not is_permitted(name):
         return False
-    async with aclosing(storage.get(key)) as chunks:
+    async with aclosing(store.get(key)) as chunks:
         try:
             first = await anext(chunks, b"")
         except NotFound:

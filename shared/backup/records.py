@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import asyncpg
-from sqlalchemy import TextClause
 
 from shared.backup.archive import Manifest
 from shared.db.database import Address
@@ -18,6 +17,9 @@ from shared.db.statements import load_statements
 from shared.errors import ParleyError
 from shared.redaction import redact_text
 from shared.text import clean
+
+if TYPE_CHECKING:
+    from sqlalchemy import TextClause
 
 statements = load_statements(__file__)
 
@@ -62,7 +64,7 @@ def _to_time(moment: datetime) -> str:
     return f"{moment:%d %B %Y %H:%M} UTC"
 
 
-async def _note(address: Address, statement: TextClause, parameters: Sequence[Any]) -> None:
+async def _note(address: Address, statement: "TextClause", parameters: Sequence[Any]) -> None:
     # The archive is there, or is not, whatever becomes of the note; and the tables may be those of a release before.
     with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError, ParleyError):
         connection = await address.connect(as_owner=True)

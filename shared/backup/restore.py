@@ -14,9 +14,9 @@ from shared.db.database import Address
 from shared.db.driver import to_sql
 from shared.db.statements import load_statements
 from shared.errors import NotFound
-from shared.files.storage import Storage
-from shared.files.stores.content import iterate
+from shared.files.stores.content import iterate, put
 from shared.files.stores.folder import open_owner_only
+from shared.files.stores.store import Store
 
 statements = load_statements(__file__)
 
@@ -105,7 +105,7 @@ async def restore_database(archive: Archive, address: Address) -> None:
         raise BackupError("The audit log is another one after the restore than in the backup.")
 
 
-async def restore_files(archive: Archive, storage: Storage, address: Address) -> None:
+async def restore_files(archive: Archive, store: Store, address: Address) -> None:
     """Store the files; raises `BackupError` when the store has another content for one of them afterwards."""
     connection = await address.connect(as_owner=True, statement_seconds=0)
     try:
@@ -113,8 +113,8 @@ async def restore_files(archive: Archive, storage: Storage, address: Address) ->
             entry = archive.manifest.entries[f"{FILES}{key}"]
             mime_type = await connection.fetchval(to_sql(statements.find_mime_type), key) or UNKNOWN_TYPE
             chunks = iterate(archive.chunks(f"{FILES}{key}"))
-            await storage.put(key, chunks, mime_type, max_bytes=entry.bytes)
-            if await _hash_of(storage, key) != entry.sha256:
+            await put(store, key, chunks, mime_type=mime_type, limit=entry.bytes)
+            if await _hash_of(store, key) != entry.sha256:
                 raise BackupError(f"The store has something else for the file {key} than the backup.")
     finally:
         await connection.close()
@@ -156,10 +156,10 @@ def _list_file(lines: Iterable[str]) -> Iterator[str]:
         yield f"--use-list={file.name}"
 
 
-async def _hash_of(storage: Storage, key: str) -> str | None:
+async def _hash_of(store: Store, key: str) -> str | None:
     sha256 = hashlib.sha256()
     try:
-        async with aclosing(storage.get(key)) as chunks:
+        async with aclosing(store.get(key)) as chunks:
             async for chunk in chunks:
                 sha256.update(chunk)
     except NotFound:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from agent.journal.steps import PastStep, Step, list_steps, read_history
-from agent.people.participants import ListedAgent, ModuleRules, ResolvedConversation, ResolvedUser, to_agents, to_rights
+from agent.people.module_rules import ModuleRules
+from agent.people.participants import ListedAgent, ResolvedConversation, ResolvedUser, to_agents, to_rights
 from agent.tools.outcomes import ModelWork
 from shared.db.driver import Session
 from shared.db.statements import load_statements

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from agent.app import App
 from agent.commands.schedules.firing import DueRow, lock_due, pause, to_message
-from agent.people.participants import list_module_rules
+from agent.people.module_rules import list_module_rules
 from agent.people.pauses import find_pause
 from agent.people.personas import resolve_persona
 from agent.prompts import prompts

@@ -22,6 +22,7 @@ from tests.support.source_tree import sources_in
 
 HEAVY = (
     "agent.app",
+    "agent.people.participants",
     "agent.tools",
     "aiohttp",
     "alembic",
@@ -120,13 +121,14 @@ def list_heavy(shell: Shell, *arguments: str, stdin: str = "") -> set[str]:
         (["version"], DATABASE),
         (["user", "list"], DATABASE),
         (["tools"], DATABASE | {"agent.tools"}),
-        (["user", "set-budget", "discord:7", "1000", "--new"], DATABASE),
+        (["user", "set-budget", "discord:7", "1000", "--new"], DATABASE | {"agent.people.participants"}),
         (["user", "export", "web:zoe"], DATABASE),
         (["user", "erase", "web:zoe", "--yes"], DATABASE),
         (["link"], DATABASE),
         (["setup", "--help"], DATABASE | {"rich"}),
         (["doctor", "--help"], {"pydantic", "rich"}),
         (["backup", "--help"], {"pydantic", "rich"}),
+        (["backup", "all.backup", "--live"], DATABASE),
         (["apply", "--help"], DATABASE | {"rich", "yaml"}),
         (["skill", "add", "SKILL.md"], DATABASE | {"agent.tools", "yaml"}),
         (["slack", "rotate-keys"], DATABASE),

@@ -16,7 +16,6 @@ from shared.backup.restore import refuse_newer, refuse_used, restore_database, r
 from shared.db.database import Address, Database
 from shared.db.hosts import URL
 from shared.errors import NotFound
-from shared.files.storage import Storage
 from shared.files.stores.folder import FolderStore
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
@@ -45,13 +44,13 @@ async def source(settings: Settings, address: Address, model: OpenAIStub, tmp_pa
         )
         await parley.sql("INSERT INTO personas (name, system_prompt) VALUES ('Cook', 'You cook.')")
         await parley.sql("UPDATE users SET token_budget_monthly = 7000")
-    storage = Storage(FolderStore(tmp_path / "files"), "http://localhost", ("key",))
-    await storage.put(KEY, chunks(), "text/plain")
-    return Installation(address, storage, {"api_token": "secret"}, "0.1.0")
+    store = FolderStore(tmp_path / "files")
+    await store.put(KEY, chunks(), "text/plain")
+    return Installation(address, store, {"api_token": "secret"}, "0.1.0")
 
 
 async def test_a_backup_is_restored_into_another_postgres(source: Installation, postgres: URL, tmp_path: Path) -> None:
-    path, store = tmp_path / "backup.zip", Storage(FolderStore(tmp_path / "new"), "http://localhost", ("key",))
+    path, store = tmp_path / "backup.zip", FolderStore(tmp_path / "new")
 
     manifest = await make_backup(source, path)
 
@@ -91,7 +90,7 @@ async def test_a_backup_is_restored_into_another_postgres(source: Installation, 
 async def test_what_is_remembered_moves_from_an_owner_whom_row_level_security_binds_to_another_one(
     postgres: URL, tmp_path: Path
 ) -> None:
-    store = Storage(FolderStore(tmp_path / "files"), "http://localhost", ("key",))
+    store = FolderStore(tmp_path / "files")
     async with given_database(postgres) as source, given_database(postgres) as target:
         await update_tables(source)
         async with connected(source, as_owner=False) as program:

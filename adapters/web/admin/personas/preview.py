@@ -8,7 +8,8 @@ from adapters.web.admin.personas.draft import to_fields
 from adapters.web.admin.visit import Visit
 from adapters.web.texts import say
 from agent.llm.completions import count_prompt
-from agent.people.participants import list_module_rules, to_persona
+from agent.people.module_rules import list_module_rules
+from agent.people.participants import to_persona
 from agent.people.personas import with_fields
 from agent.tools.offer import Offer, Scope
 from shared.db.statements import load_statements

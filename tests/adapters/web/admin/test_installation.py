@@ -10,9 +10,7 @@ from playwright.async_api import Browser, expect
 
 from shared.backup.create import Installation, make_backup
 from shared.backup.records import note_backup, note_failure, note_verification
-from shared.clock import SystemClock
-from shared.files.storage import open_storage
-from shared.settings import load_secrets
+from shared.files.stores import open_store
 from tests.adapters.web.admin.conftest import HOSTILE, admin_window, look, make_person, post, write_scene
 from tests.adapters.web.conftest import TOKEN, Site
 from tests.support.connections import connected
@@ -123,9 +121,7 @@ async def test_backups_are_those_that_the_command_has_noted(site: Site, tmp_path
     async with site.browser("ann") as ann:
         assert "None was made by `parley backup`" in (await ann.get("/admin/backups")).text
         archive = tmp_path / "parley.zip"
-        settings = site.parley.app.settings
-        storage = open_storage(settings, load_secrets(settings), SystemClock())
-        source = Installation(address, storage, secrets={}, version="0")
+        source = Installation(address, open_store(site.parley.app.settings), secrets={}, version="0")
         manifest = await make_backup(source, archive, is_live=True)
         await note_backup(address, archive, manifest)
         page = (await ann.get("/admin/backups")).text
