@@ -13,6 +13,7 @@ from agent.memory.summaries.ongoing import FactReader
 from agent.memory.summaries.summarizer import Summarizer
 from agent.memory.turns import TurnMemories
 from agent.people.billing.budget import store_defaults
+from agent.people.module_rules import is_off
 from agent.personal_data.erasure import finish_erasures
 from agent.queue.job import GRACE_SECONDS, Bounds, Limits
 from agent.queue.maintenance.retention import (
@@ -28,6 +29,7 @@ from agent.turn.run import run_turn
 from agent.turn.running import Cancellations
 from shared.db.pooling.pool import REFUSED
 from shared.db.statements import load_statements
+from shared.hooks import ModuleTick
 from shared.settings import Settings
 
 statements = load_statements(__file__)
@@ -73,10 +75,7 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
             PeriodicTask("vector indexes", app.memory.build_vector_indexes, VECTOR_INDEX_SECONDS),
             PeriodicTask("MCP servers", app.tools.mcp.run),
             PeriodicTask("failed modules", app.tools.modules.try_again, maintenance_seconds),
-            *(
-                PeriodicTask(tick.name, partial(tick.work, app.context_of(tick.module)), tick.seconds)
-                for tick in app.tools.modules.ticks
-            ),
+            *(PeriodicTask(tick.name, partial(_run_tick, app, tick), tick.seconds) for tick in app.tools.modules.ticks),
             *list_periodic_tasks(app),
             *(replace(task, can_wait=True) for task in idle_tasks),
         ),
@@ -85,6 +84,12 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
     app.events.notifier.add_worker(worker.jobs)
     app.events.on_change(lambda table: worker.note("model prices") if table in {None, "model_prices"} else None)
     return worker
+
+
+async def _run_tick(app: App, tick: ModuleTick) -> None:
+    # One whose module an admin has switched off waits until it is on again.
+    if not await is_off(app.database, tick.module):
+        await tick.work(app.context_of(tick.module))
 
 
 def to_limits(settings: Settings, grace: float) -> Limits:

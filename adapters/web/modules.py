@@ -6,6 +6,7 @@ from starlette.responses import Response
 from adapters.web.api.bodies import capped
 from adapters.web.faults import Fault
 from adapters.web.guard import app_of
+from agent.people.module_rules import is_off
 from shared.errors import ToolError, Unavailable
 from shared.hooks import MAX_BODY_BYTES, HttpRequest
 
@@ -25,7 +26,8 @@ async def answer_module(request: Request) -> Response:
     app = app_of(request)
     module, path = request.path_params["module"], request.path_params["path"].strip("/")
     here = [route for route in app.tools.modules.routes if (route.module, route.path) == (module, path)]
-    if not here:
+    # One that an admin has switched off has no addresses.
+    if not here or await is_off(app.database, module):
         raise Fault(404, "not_found", "There is nothing at this address.")
     endpoint = next((candidate for candidate in here if request.method in candidate.methods), None)
     if endpoint is None:

@@ -1,6 +1,7 @@
 """Modules that answer HTTP requests and work in the background."""
 
 import asyncio
+import sys
 from pathlib import Path
 
 from agent.tools.modules import discover
@@ -72,3 +73,56 @@ async def test_a_module_answers_at_its_address_and_works_in_the_background(
         async with asyncio.timeout(30):
             while await parley.value("SELECT display_name FROM users") != "counted by dice":  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
+
+
+CLOCK = """
+import asyncio
+
+from shared.hooks import HttpResponse, route, tick
+
+beats = asyncio.Queue()
+
+
+@route("time", methods=("GET",))
+async def show(context, request):
+    return HttpResponse(b"noon")
+
+
+@tick(seconds=1)
+async def beat(context):
+    beats.put_nowait(context.module)
+"""
+
+
+async def test_a_module_that_is_off_has_no_addresses_and_no_work_until_it_is_on_again(
+    settings: Settings, address: Address, model: OpenAIStub, tmp_path: Path
+) -> None:
+    for name in ("sundial", "watch"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(CLOCK, "utf-8")
+    modules = discover(tmp_path)
+    sundial, watch = (sys.modules[f"modules.{name}"].beats for name in ("sundial", "watch"))
+    async with open_parley(settings, address, model, modules=modules) as parley, open_site(parley) as site:
+        assert (await site.client.get("/modules/sundial/time")).text == "noon"
+        assert await sundial.get() == "sundial"
+
+        await parley.sql("SELECT admin.set_module('sundial', is_enabled => false)")
+        missing = await site.client.get("/modules/sundial/time")
+        assert (missing.status_code, missing.json()) == (404, (await site.client.get("/modules/none/time")).json())
+        assert (await site.client.get("/modules/watch/time")).text == "noon"
+        await pass_beats(watch)
+        # What had begun before has ended now.
+        before = sundial.qsize()
+        await pass_beats(watch)
+        assert sundial.qsize() == before
+
+        await parley.sql("SELECT admin.set_module('sundial', is_enabled => true)")
+        assert (await site.client.get("/modules/sundial/time")).text == "noon"
+        for _ in range(before + 1):
+            await sundial.get()
+
+
+async def pass_beats(beats: "asyncio.Queue[str]") -> None:
+    """Wait for three beats that are still to come."""
+    for _ in range(beats.qsize() + 3):
+        await beats.get()

@@ -10,12 +10,15 @@ from starlette.routing import Route
 from adapters.web.admin.visit import Visit, calling
 from adapters.web.texts import say
 from agent.commands.forms.entries import Form
+from agent.tools.modules import RESERVED_NAMES
 from shared.db.statements import load_statements
 from shared.messages import Permission
 from shared.tools import Tool
 
 statements = load_statements(__file__)
 
+# The search among tools is a part of the offer.
+SWITCHABLE = RESERVED_NAMES - {"tools"}
 PERMISSIONS = tuple(permission.label for permission in Permission)
 
 
@@ -66,18 +69,18 @@ async def show_tools(visit: Visit) -> Response:
 
 
 async def list_modules(visit: Visit) -> list[ListedModule]:
-    """Return the modules of this process and those that an admin has switched, those first that failed."""
+    """Return all that can be switched, the program's own tools among them, those first that failed."""
     modules = visit.app.tools.modules
     rules = {row.name: (row.is_enabled, row.required_permission) for row in await visit.rows(statements.list_modules)}
     counts = {row.module: (row.calls, row.failed) for row in await visit.rows(statements.count_calls)}
     personas = {row.module: tuple(row.personas) for row in await visit.rows(statements.list_personas_of_modules)}
     listed = []
-    for name in modules.modules | rules.keys():
+    for name in modules.modules | SWITCHABLE | rules.keys():
         is_enabled, label = rules.get(name, (True, PERMISSIONS[0]))
         calls, failed_calls = counts.get(name, (0, 0))
         module = ListedModule(
             name,
-            tools=tuple(tool for tool in modules.tools.values() if tool.module == name),
+            tools=tuple(tool for tool in visit.app.toolbox.tools if tool.module == name),
             off={tool: reason for tool, reason in modules.off.items() if tool.partition(".")[0] == name},
             failure=modules.failures.get(name),
             personas=personas.get(name, ()),

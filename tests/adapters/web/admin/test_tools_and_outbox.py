@@ -79,6 +79,11 @@ async def test_modules_are_switched_and_kept_for_some(site: Site) -> None:
     async with site.browser("ann") as ann:
         assert "Calls: 7, failed: 2" in (await ann.get(path)).text
 
+        # The program's own tools can be switched as well, before anybody has done so.
+        page = (await ann.get(path)).text
+        assert all(f'name="key" value="{name}"' in page for name in ("agents", "skills", "calculator"))
+        assert 'name="key" value="tools"' not in page
+
         switched = await post(ann, path, act="module", key="calculator", state="off", permission="guest")
         assert "The module calculator is off, for whom its tools say." in switched.text
         values = {"name": "calculator", "is_enabled": False, "required_permission": "guest"}
