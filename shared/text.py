@@ -3,6 +3,7 @@
 import json
 import re
 import unicodedata
+from difflib import SequenceMatcher
 from math import isfinite
 from typing import Any
 
@@ -42,6 +43,12 @@ TYPED_CREDENTIAL = re.compile(
     r"(?!\[removed\]\s*\Z)\S.*",
     re.IGNORECASE | re.DOTALL,
 )
+# What may be meant as that command: `\\credental` and, with letters of other scripts, what looks like it. Behind a word
+# the slash is that of a path. At the beginning it is a command for sure, and none of the others is as near.
+CREDENTIAL = "credential"
+SIGNED_WORD = re.compile(r"((?m:^)[^\S\n]*+[/\\]\s*+|(?<![\w.~:/\\-])[/!\\])([^\W\d_]{4,14})(?![^\W\d_])")
+NEAR_COMMAND, NEAR_WORD = 0.6, 0.8
+LEAST_PLAIN_LETTERS = 4
 REMOVED = "[removed]"
 CREDENTIAL_MARK = re.compile(rf"/credential set \S+ {re.escape(REMOVED)}", re.IGNORECASE)
 # Text of others must not control the terminal: no escape sequences, carriage returns or bidirectional overrides.
@@ -248,10 +255,23 @@ def without_credential(text: str) -> str:
     A text with one becomes what people read in it.
     """
     visible = as_read(text)
-    if "credential" not in visible.lower():
+    if not any(sign in visible for sign in "/!\\"):
         return text
-    without, count = TYPED_CREDENTIAL.subn(rf"/credential set \1 {REMOVED}", visible)
+    named = SIGNED_WORD.sub(_name_credential, visible)
+    without, count = TYPED_CREDENTIAL.subn(rf"/{CREDENTIAL} set \1 {REMOVED}", named)
     return without if count else text
+
+
+def _name_credential(match: re.Match[str]) -> str:
+    # The word as the command that it is near to.
+    letters = unicodedata.normalize("NFKD", match[2].casefold())
+    word = "".join(char for char in letters if not unicodedata.combining(char))
+    if sum(char.isascii() for char in word) >= LEAST_PLAIN_LETTERS:
+        # A letter of another script may look like any.
+        word = "".join(CREDENTIAL[i : i + 1] if not char.isascii() else char for i, char in enumerate(word))
+    cutoff = NEAR_WORD if match.string[: match.start()].strip() else NEAR_COMMAND
+    is_near = SequenceMatcher(None, word, CREDENTIAL).ratio() >= cutoff
+    return match[1].replace("\\", "/") + CREDENTIAL if is_near else match[0]
 
 
 def had_credential(text: str) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from agent import commands
 from agent.app import App
+from agent.commands.registry import all_commands
 from agent.personal_data.erasure import erase, request_erasure
 from agent.personal_data.export import export_person
 from shared.db.database import Address
@@ -182,6 +183,19 @@ def test_only_what_follows_the_name_is_taken_out_of_a_message() -> None:
         "/credential set set-top-box",
         "/credential set list",
         "/credential forget-me-not",
+        # As the thumb and the keyboards of others write it.
+        "/credentials pms",
+        "/credental set pms",
+        "/Crendential pms",
+        "/credentialset pms",
+        "/credential sett pms",
+        "\\credential set pms",
+        "\n\\ credentials pms",
+        "/cr\u00e9dential set pms",
+        "/\u0441redential set pms",
+        "/\u0441r\u0435d\u0435nti\u0430l pms",
+        "/\uff43\uff52\uff45\uff44ential set pms",
+        "\n/ credencial pms",
     ],
 )
 def test_a_credential_is_taken_out_of_a_message_however_the_command_was_typed(typed: str) -> None:
@@ -201,8 +215,19 @@ def test_a_credential_is_taken_out_of_a_message_in_whatever_way_it_was_set_apart
     assert without_credential(without) == without
 
 
+def test_a_command_that_is_another_one_stays_as_it_is() -> None:
+    names = {command.name for command in all_commands()} | {
+        "start",
+        "shrug",
+        "\u043d\u0430\u043f\u043e\u043c\u043d\u0438",
+    }
+    for name in names - {"credential"}:
+        assert without_credential(f"/{name} set pms hunter2") == f"/{name} set pms hunter2"
+
+
 def test_a_sentence_about_credentials_stays_as_it_is() -> None:
     for text in (
+        "it is /essential to me, and C:\\credentials\\pms is a folder",
         "the keys in ~/.aws/credentials are two",
         "see /credential, which asks for it. /credential/ is a folder",
         "Done! Credential set up for you!",

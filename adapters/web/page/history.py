@@ -9,7 +9,7 @@ from agent.commands import CommandReply
 from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.messages import Place
-from shared.text import MAX_ID, cut, to_command_line
+from shared.text import MAX_ID, cut, to_command_line, without_credential
 
 statements = load_statements(__file__)
 
@@ -71,7 +71,8 @@ async def keep_reply(
         "files": [{"file_id": file.file_id} for file in reply.files],
         "commands": [asdict(choice) for choice in reply.choices],
     }
-    parameters = {"channel": place.channel, "who": who, "event_id": event_id, "line": cut(line.strip(), LINE_CHARS)}
+    shown = cut(without_credential(line.strip()), LINE_CHARS)
+    parameters = {"channel": place.channel, "who": who, "event_id": event_id, "line": shown}
     await session.execute(statements.keep_reply, parameters | {"reply": json.dumps(content)})
 
 

@@ -285,6 +285,14 @@ async def test_a_credential_is_entered_in_a_field_that_hides_it(window: Window, 
     await expect(window.answer().get_by_role("status")).to_contain_text("I keep your credential pms encrypted")
     await expect(field).to_have_count(0)
     assert await site.parley.value("SELECT name FROM credentials") == "pms"
+    for line in ("/credental set pms lantern-4712-wagon", "/\u0441redential set pms lantern-4712-wagon"):
+        await window.says(line)
+        await expect(window.answer()).to_have_attribute("aria-busy", "false")
+    await window.page.reload()
+    await expect(window.page.get_by_text("/credential set pms [removed]")).to_have_count(2)
+    replies = await site.parley.sql("SELECT json_agg(web_replies) FROM web_replies")
+    messages = await site.parley.sql("SELECT json_agg(inbox) FROM inbox")
+    assert "4712" not in f"{replies}{messages}{[request.body for request in site.parley.model.requests]}"
     # The browser notes each answer with an error.
     window.complaints.clear()
 
