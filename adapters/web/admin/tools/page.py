@@ -49,6 +49,9 @@ async def show_tools(visit: Visit) -> Response:
         tools[tool.server_id].append(tool)
     servers, agents = await visit.rows(statements.list_mcp_servers), await visit.rows(statements.list_agents)
     modules = await list_modules(visit)
+    failures: defaultdict[str, list[Any]] = defaultdict(list)
+    for failure in await visit.rows(statements.list_failures):
+        failures[failure.source].append(failure)
     waiting = [tool.hash for listed in tools.values() for tool in listed if not tool.approved]
     permissions = [
         (label, say("admin.permission_and_above", label=label) if label != "owner" else say("admin.owners"))
@@ -61,6 +64,7 @@ async def show_tools(visit: Visit) -> Response:
         servers=servers,
         tools=tools,
         agents=agents,
+        failures=failures,
         # Of the forms that the page has: a refusal stands in its own.
         keys={*(source.name for source in (*servers, *agents, *modules)), *waiting},
         permissions=permissions,

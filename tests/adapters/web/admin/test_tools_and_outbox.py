@@ -7,6 +7,8 @@ import httpx
 from tests.adapters.web.admin.conftest import HOSTILE, make_person, post
 from tests.adapters.web.admin.scenes import ARCHIVIST, CONNECTED, FAILED_REPLIES, REMOTE_TOOLS
 from tests.adapters.web.conftest import Site
+from tests.standins.openai_api import Answer
+from tests.support.office import calls
 
 MANY_REPLIES = """
 INSERT INTO outbox (adapter, platform, platform_channel_id, content, status, place_key)
@@ -75,10 +77,15 @@ async def test_modules_are_switched_and_kept_for_some(site: Site) -> None:
             ('calculator.calculate', 'result', 1, 5, 1), ('calculator.calculate', 'failed', 1, 2, 1),
             ('calculator.calculate', 'not_run', 1, 4, 1)
     """)
+    site.parley.model.play([calls(("calculator__calculate", {"expression": "secret of bob"})), Answer("No.")])
+    await site.parley.ask("how much is it?", user="bob")
+    turn = await site.parley.value("SELECT max(id) FROM turns")
     path = "/admin/tools"
     async with site.browser("ann") as ann:
         assert "Calls: 7, failed: 2" in (await ann.get(path)).text
 
+        assert f'<a href="/admin/turns/{turn}"><code>calculator.calculate</code>' in (await ann.get(path)).text
+        assert "secret of bob" not in (await ann.get(path)).text
         # The program's own tools can be switched as well, before anybody has done so.
         page = (await ann.get(path)).text
         assert all(f'name="key" value="{name}"' in page for name in ("agents", "skills", "calculator"))
