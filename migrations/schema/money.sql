@@ -131,9 +131,9 @@ CREATE TABLE budgets (
     CONSTRAINT budgets_permission_level_is_guest_user_admin_or_owner
         CHECK (permission_level IN ('guest', 'user', 'admin', 'owner')),
     CONSTRAINT budgets_kind_is_known
-        CHECK (kind IN ('person', 'permission', 'role', 'channel', 'persona', 'server', 'installation')),
+        CHECK (kind IN ('person', 'own', 'permission', 'role', 'channel', 'persona', 'server', 'installation')),
     CONSTRAINT budgets_what_is_limited_is_named_as_its_kind_needs
-        CHECK ((kind = 'person') = (user_id IS NOT NULL) AND (kind = 'persona') = (persona_id IS NOT NULL)
+        CHECK ((kind IN ('person', 'own')) = (user_id IS NOT NULL) AND (kind = 'persona') = (persona_id IS NOT NULL)
             AND (kind = 'permission') = (permission_level IS NOT NULL) AND (kind = 'role') = (role IS NOT NULL)
             AND (kind = 'channel') = (platform_channel_id IS NOT NULL) AND (kind IN ('role', 'channel',
             'server')) = (platform IS NOT NULL) AND (platform_server_id IS NULL OR kind IN ('role', 'channel',
@@ -148,9 +148,10 @@ COMMENT ON TABLE budgets IS
     'counts from when it was made.';
 COMMENT ON COLUMN budgets.id IS 'The row''s own number.';
 COMMENT ON COLUMN budgets.kind IS
-    'person, permission, role, channel, persona, server or installation: what is limited together.';
+    'person, own (which the person has set), permission, role, channel, persona, server or installation: what is '
+    'limited together.';
 COMMENT ON COLUMN budgets.period IS 'day or month, of the calendar in UTC.';
-COMMENT ON COLUMN budgets.user_id IS 'person: whose calls.';
+COMMENT ON COLUMN budgets.user_id IS 'person, own: whose calls.';
 COMMENT ON COLUMN budgets.persona_id IS 'persona: whose answers.';
 COMMENT ON COLUMN budgets.permission_level IS 'permission: all people with this permission_level together.';
 COMMENT ON COLUMN budgets.platform IS 'role, channel, server: the platform.';

@@ -89,6 +89,17 @@ async def ask_for_more(asking: Request, _session: WebSession, _fields: Fields) -
     return await give(asking, "/more")
 
 
+async def set_own_limit(asking: Request, session: WebSession, fields: Fields) -> Result:
+    """Set what the person allows themselves in a month, or lift it."""
+    text = fields.get("tokens", "").strip().replace(",", "")
+    tokens = to_id(text)
+    if text and tokens is None:
+        raise Refusal(say("me.whole_number"))
+    values = {"account": session.account, "user_id": asking.user.id, "tokens": tokens}
+    await _run(asking, statements.set_own_limit, values)
+    return Result(say("me.own_limit_lifted") if tokens is None else say("me.own_limit_set", tokens=f"{tokens:,}"))
+
+
 async def delete_file(asking: Request, _session: WebSession, fields: Fields) -> Result:
     """Delete a file with its content."""
     app = asking.app
@@ -182,6 +193,7 @@ ACTS: Mapping[str, Act] = {
         pause_memory,
         resume_memory,
         ask_for_more,
+        set_own_limit,
         delete_file,
         change_job,
         end_session,

@@ -56,7 +56,13 @@ async def read_budget(asking: Request, _session: WebSession, _query: Mapping[str
         for number, day in enumerate(days)
     ]
     plot = {"bars": bars, "bar": BAR, "width": len(bars) * (BAR + GAP) - GAP, "height": HEIGHT, "most": most}
-    return {"status": status, "days": [day for day in reversed(days) if day.tokens], "limits": limits, "plot": plot}
+    return {
+        "status": status,
+        "days": [day for day in reversed(days) if day.tokens],
+        "limits": limits,
+        "own": next((limit.token_limit for limit in limits if limit.kind == "own"), None),
+        "plot": plot,
+    }
 
 
 async def read_memories(asking: Request, _session: WebSession, query: Mapping[str, str]) -> dict[str, Any]:

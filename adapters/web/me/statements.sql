@@ -13,9 +13,13 @@ ORDER BY day;
 
 -- name: list_limits
 -- The limits of this person alone, beside the monthly tokens.
-SELECT period, token_limit, cost_limit, tokens_used, cost_used, resets_at FROM parley_read_limits(
-    ROW(NULL, NULL, (SELECT array_agg(id) FROM budgets WHERE kind = 'person' AND user_id = :user_id))
-) ORDER BY period;
+SELECT kind, period, token_limit, cost_limit, tokens_used, cost_used, resets_at FROM parley_read_limits(
+    ROW(NULL, NULL, (SELECT array_agg(id) FROM budgets WHERE user_id = :user_id))
+) ORDER BY period, kind;
+
+-- name: set_own_limit
+-- The audit names who has done it.
+SELECT set_config('parley.actor', 'web:' || :account, true), parley_set_own_limit(:user_id, CAST(:tokens AS bigint));
 
 -- name: is_memory_paused
 SELECT is_memory_paused FROM users WHERE id = :user_id;

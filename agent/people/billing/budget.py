@@ -47,6 +47,7 @@ class AdmissionStatus(Enum):
 # Whose budget is used up, and when it began.
 OWNERS = {
     "person": "You have",
+    "own": "By the limit that you have set for yourself under About me, you have",
     "permission": "All people with your permission together have",
     "role": "All people with one of your roles together have",
     "channel": "This channel has",

@@ -26,7 +26,7 @@ FROM recent;
 -- name: list_limits
 -- Those of many people together; each person's own stand on their page.
 SELECT kind, name, period, unit, allowed + granted AS whole, used, resets_at FROM admin.budgets
-WHERE kind <> 'person' ORDER BY kind <> 'installation', used / nullif(allowed + granted, 0) DESC NULLS FIRST LIMIT 8;
+WHERE kind NOT IN ('person', 'own') ORDER BY kind <> 'installation', used / nullif(allowed + granted, 0) DESC NULLS FIRST LIMIT 8;
 
 -- name: list_running
 SELECT turn.id, turn.user_id, person.name, place.platform, coalesce(server.name, place.platform_server_id) AS server,

@@ -74,6 +74,29 @@ async def test_another_person_s_things_answer_like_missing_ones(site: Site) -> N
             assert "oolong" not in (await bob.get(f"/me{path}")).text
 
 
+async def test_a_person_allows_themselves_less_and_never_more(site: Site) -> None:
+    async with site.browser("ann") as ann:
+        await sends(ann, "hello", event_id="e1")
+        await site.parley.sql("SELECT admin.set_budget('web', 'ann', 100000)")
+        stored = await act(ann, "/me", act="set_own_limit", tokens="900,000")
+        assert "You allow yourself 900,000 tokens in a month." in sentence(stored)
+        assert "(set by yourself)" in stored.text
+        assert "of 100,000" in stored.text
+        assert await site.parley.value("SELECT who FROM admin.audit WHERE \"table\" = 'budgets'") == "web:ann"
+        assert "whole number" in sentence(await act(ann, "/me", act="set_own_limit", tokens="-5"))
+
+        await act(ann, "/me", act="set_own_limit", tokens="0")
+        calls = len(site.parley.model.requests)
+        assert "the limit that you have set for yourself" in (await sends(ann, "hello?", event_id="e2")).text
+        assert len(site.parley.model.requests) == calls
+        # Others and what admins allow are as they were.
+        assert await site.parley.value("SELECT token_budget_monthly FROM users") == 100000
+        lifted = await act(ann, "/me", act="set_own_limit", tokens="")
+        assert "no limit of your own" in sentence(lifted)
+        await sends(ann, "hello!", event_id="e3")
+        assert len(site.parley.model.requests) > calls
+
+
 async def test_a_person_changes_what_is_theirs(site: Site) -> None:
     async with site.browser("ann") as ann, site.browser("ann") as phone:
         ids = await ann_with_things(site, ann)
