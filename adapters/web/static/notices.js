@@ -3,6 +3,8 @@
 const $ = (id) => document.getElementById(id);
 const THEME = "parley.theme";
 const NOTIFY = "parley.notify";
+// A tab holds this lock while it is seen; the browser takes it back from one that goes.
+const SEEN = "parley.seen";
 const WORKER = "/sw.js";
 // The worker reads its files when the page has long been drawn.
 const WORKER_WAIT = 5000;
@@ -32,8 +34,23 @@ $("notify").addEventListener("click", async () => {
 });
 draw();
 
-export function notify(chat, text) {
-  if (!document.hidden || !notifies() || !text.trim()) return;
+let hide = () => {};
+
+function holdWhileSeen() {
+  hide();
+  // No promise, no lock: the tab may be hidden again by the time it is granted.
+  const untilHidden = () => document.hidden ? null : new Promise((resolve) => { hide = resolve; });
+  if (!document.hidden) navigator.locks?.request(SEEN, { mode: "shared" }, untilHidden);
+}
+
+document.addEventListener("visibilitychange", holdWhileSeen);
+holdWhileSeen();
+
+// Who looks at another tab of the page sees there what has arrived.
+const isSeen = async () => (await navigator.locks?.query())?.held.some(({ name }) => name === SEEN) ?? false;
+
+export async function notify(chat, text) {
+  if (!document.hidden || !notifies() || !text.trim() || (await isSeen())) return;
   const notice = new Notification("Parley", { body: text.trim().slice(0, SHOWN_CHARS), tag: chat, icon: "/static/icon-192.png" });
   notice.addEventListener("click", () => { window.focus(); location.hash = chat; notice.close(); });
 }

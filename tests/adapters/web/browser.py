@@ -73,9 +73,12 @@ def running_chromium(program: str) -> Iterator[str]:
             # A full pipe would block the process.
             reading = threading.Thread(target=process.stderr.read)
             reading.start()
-            yield address
-            os.killpg(process.pid, signal.SIGTERM)
-            reading.join()
+            try:
+                yield address
+            finally:
+                # Also behind a test that fails, which would wait for it for ever.
+                os.killpg(process.pid, signal.SIGTERM)
+                reading.join()
 
 
 @pytest.fixture(scope="session")

@@ -107,6 +107,26 @@ async def test_the_browser_shows_what_arrives_in_any_chat_while_the_page_is_hidd
         assert page.url.endswith(first)
 
 
+async def test_a_hidden_tab_is_silent_while_the_person_looks_at_another_one(site: Site) -> None:
+    async with open_desktop(site) as window:
+        page = window.page
+        await window.says("hello")
+        await expect(window.answer()).to_have_attribute("aria-busy", "false")
+        await page.get_by_role("button", name="Notify me").press("Enter")
+        await expect(page.get_by_role("button", name="Notify me")).to_have_attribute("aria-pressed", "true")
+        other = await window.context.new_page()
+        await other.goto(page.url)
+        await page.wait_for_function("() => document.hidden", polling=100)
+
+        await remind(site, content="Feed the bikes.")
+        for tab in (other, page):
+            await tab.wait_for_function("() => document.body.textContent.includes('Feed the bikes.')", polling=100)
+        await other.goto("about:blank")
+        await remind(site, content="Oil them.")
+        await sees(page, ["Reminder: Oil them."])
+        await other.close()
+
+
 async def sees(page: Page, texts: list[str]) -> None:
     """Wait until the browser has shown as many notifications; they are these."""
     await page.wait_for_function("count => window.notices.length >= count", arg=len(texts), polling=100)
