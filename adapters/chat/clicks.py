@@ -9,6 +9,7 @@ from adapters.chat.buttons import AGAIN, BAD, CHOICE, GOOD, RUN, STOP, YES, Butt
 from agent import commands
 from agent.live.channels import request_stop
 from agent.memory.deletion import DELETED
+from agent.queue.inbox import accept_answered
 from agent.turn.confirmations.approvers import to_answer_of_asked
 from shared.db.statements import load_statements
 from shared.errors import ConfirmationClosed
@@ -100,8 +101,11 @@ async def accept_click(app: "App", click: Click) -> None:
 
 
 async def _run_line(app: "App", click: Click, line: str) -> None:
+    """Run a command once, however often the click comes."""
     await click.acknowledge()
     arrival = click.arrival
+    if not await accept_answered(app.database, arrival):
+        return
     context = arrival.platform_context
     reply = await commands.answer(
         app, arrival.sender, arrival.place, text=line, platform_context=context, adapter=arrival.adapter

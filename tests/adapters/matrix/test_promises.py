@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 from functools import partial
 
+import asyncpg
 from pydantic import SecretStr
 
 from adapters.cli.platforms import examine
@@ -85,6 +86,32 @@ def was_answered(person: Person, room: str, *, end: str) -> bool:
         for event in person.events
         if (event["type"], event["room_id"]) == ("m.room.member", room) and event["state_key"] != person.id
     ]
+
+
+async def test_a_choice_by_a_reaction_takes_effect_once_however_often_it_is_read(
+    matrix: Scene, owner: asyncpg.Connection
+) -> None:
+    ann, agent, direct = matrix.ann, matrix.agent, matrix.direct
+    matrix.model.play([Answer("Hi."), Answer("Here.")])
+    await ann.says(direct, "hello")
+    await matrix.hears("Hi.")
+    await owner.execute("INSERT INTO memories (user_id, scope, content) SELECT id, 'private', 'boats' FROM users")
+    await ann.says(direct, "!memory forget all")
+    await ann.sees(lambda: ann.of(agent.id, direct, "m.reaction"))
+    question = ann.of(agent.id, direct)[-1]["event_id"]
+    relation = {"rel_type": "m.annotation", "event_id": question, "key": "✅"}
+    reaction = await ann.sends(direct, "m.reaction", {"m.relates_to": relation})
+    await ann.sees(lambda: len(ann.of(agent.id, direct)) == 3)
+    event = await ann.call("GET", "rooms", direct, "event", reaction)
+
+    assert "forgotten" in ann.texts(agent.id, direct)[-1].lower()
+    # As a process reads it that follows one which has died before it noted the mark.
+    matrix.proxy.forget_transactions()
+    await matrix.proxy.repeat(event, event)
+    await ann.says(direct, "and now?")
+    await matrix.hears("Here.")
+
+    assert len(ann.of(agent.id, direct)) == 4
 
 
 async def test_the_doctor_names_the_account_and_a_refused_token(scene: Scene) -> None:
