@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from adapters.base import Refused
 from shared.errors import Unavailable, Undeliverable
+from shared.log import get_logger
 
 Json = dict[str, Any]
 Check = Callable[[], Awaitable[None]]
@@ -19,6 +20,9 @@ CALL_SECONDS, TOO_MUCH, TOO_MANY, SERVER_FAULT = 30.0, 413, 429, 500
 # How long one call waits because the platform asks for it, and after how many seconds it is repeated.
 PATIENCE, PAUSES = 60.0, (0.5, 2.0)
 LONGEST_PAUSE, CONNECT_SECONDS, MOST_BYTES, CHUNK = 3600.0, 10.0, 64 * 1024 * 1024, 64 * 1024
+MOST_READ = 50
+
+log = get_logger()
 
 
 class File(NamedTuple):
@@ -46,6 +50,7 @@ class ApiClient:
         self.address = address.rstrip("/")
         self.headers = {} if token is None else {"Authorization": f"Bearer {token.get_secret_value()}"}
         self._session: aiohttp.ClientSession | None = None
+        self._reading = asyncio.Semaphore(MOST_READ)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -114,9 +119,29 @@ class ApiClient:
                     raise
             await asyncio.sleep(pause)
 
+    async def read(self, path: Sequence[str], *, patience: float = 0.0, **query: object) -> Json:
+        """Return what the platform has, asked for in so many seconds while it has a fault.
+
+        Only so many wait at once: what is slow to read keeps no other request from being made.
+        """
+        async with self._reading:
+            return await self.call_for(patience, "GET", path, **query)
+
+    async def find(self, path: Sequence[str], *, patience: float = 0.0) -> Json:
+        """Return what the platform has; an empty object if it has none, or gives it to nobody now, as the log says."""
+        try:
+            return await self.read(path, patience=patience)
+        except Refused:
+            return {}
+        except Unavailable as error:
+            log.warning("not_read", path="/".join(path), cause=str(error))
+            return {}
+
     async def _try(self, method: str, url: str, content: Json, *, seconds: float) -> tuple[int, Json]:
         if self._session is None:
-            self._session = aiohttp.ClientSession(headers=self.headers)
+            # How many go on at once is bounded where they are made: among many that last, none waits for a connection.
+            connector = aiohttp.TCPConnector(limit=0)
+            self._session = aiohttp.ClientSession(headers=self.headers, connector=connector)
         # Elsewhere the token must not go.
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
         options: Json = {"timeout": timeout, "allow_redirects": False}
@@ -137,6 +162,13 @@ def part(value: Any, *names: str) -> Json:
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}
+
+
+def objects(value: Any, *names: str) -> list[Json]:
+    """Return the objects of a list inside of what somebody sent; none if it is no list."""
+    *outer, last = names
+    inner = part(value, *outer).get(last)
+    return [item for item in inner if isinstance(item, dict)] if isinstance(inner, list) else []
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytearray:

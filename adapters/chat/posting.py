@@ -48,6 +48,8 @@ class PostingPlatform(DirectPlatform):
     limits: ClassVar[Limits]
     # One that does not answer is asked so often for little; whoever writes is answered soon after it is back.
     longest_wait: ClassVar[float] = 15.0
+    # How long what was left out in a place is asked for, while the platform answers elsewhere.
+    patience: ClassVar[float] = 600.0
 
     @abstractmethod
     async def post(self, place: Place, post: Post) -> str:

@@ -6,11 +6,8 @@ from adapters.api_client import ApiClient, Check, File, Json
 from adapters.base import Refused
 from adapters.chat.account.profiles import Profile
 from adapters.matrix.settings import MatrixSettings
-from shared.errors import Unavailable, Undeliverable
-from shared.log import get_logger
+from shared.errors import Undeliverable
 from shared.messages import Place
-
-log = get_logger()
 
 MEDIA, PROFILE = "/_matrix/media/v3", "parley.profile"
 
@@ -61,15 +58,9 @@ class Client(ApiClient):
 
         await self.call("PUT", path, content, check=check)
 
-    async def find_event(self, room: str, event_id: str, *, patience: float = 0.0) -> Json:
+    async def find_event(self, room: str, event_id: object, *, patience: float = 0.0) -> Json:
         """Return an event of the room; an empty one if it is not there, or not to be had in so many seconds."""
-        try:
-            return await self.call_for(patience, "GET", ("rooms", room, "event", event_id))
-        except Refused:
-            return {}
-        except Unavailable as error:
-            log.warning("matrix_event_not_read", room=room, event_id=event_id, cause=str(error))
-            return {}
+        return await self.find(("rooms", room, "event", str(event_id)), patience=patience)
 
     async def note_direct(self, account: str, room: str) -> None:
         """Note beside the account that a room is the direct one with a person."""

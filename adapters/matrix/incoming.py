@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import unquote
 
-from adapters.api_client import Json, part
+from adapters.api_client import Json, objects, part
 from adapters.chat.addressing import Addressing
 from adapters.chat.intake import to_context, to_file
 from shared.messages import Attachment, IncomingMessage, Place, PlatformContext, Sender
@@ -23,23 +23,31 @@ MXC = re.compile(r"mxc://([A-Za-z0-9.:\[\]-]*[A-Za-z0-9\]])/([A-Za-z0-9_=-]+)")
 FILES = frozenset({"m.file", "m.image", "m.audio", "m.video"})
 DOWNLOAD = "/_matrix/client/v1/media/download/"
 CREDENTIAL = f"{NAME}:account"
+# What has to be known of a room: there may be as much more as its members like.
+OF_ROOM = ("create", "name", "topic", "member", "power_levels", "join_rules", "history_visibility", "tombstone")
+HELD = ["m.space.child", *(f"m.room.{name}" for name in OF_ROOM)]
 
 
 @dataclass
 class Room:
-    """One room: its state, how many people are in it, and whether the agent wants to be in it no more."""
+    """One room: its state, how many people are in it, and whether the agent wants to be in it no more.
+
+    `is_known`: it was looked at whether the agent stays.
+    """
 
     id: str
     people: int = 0
     is_left: bool = False
+    is_known: bool = False
     state: dict[tuple[str, str], Json] = field(default_factory=dict)
 
     def note(self, events: Iterable[Json], summary: Json | None = None) -> None:
         """Keep the events that are state, and how many people are in the room or invited, where it is said."""
-        state = [event for event in events if isinstance(event.get("state_key"), str)]
-        self.state |= {(str(event.get("type")), event["state_key"]): event for event in state}
-        if summary and "m.joined_member_count" in summary:
-            self.people = int(summary["m.joined_member_count"]) + int(summary.get("m.invited_member_count") or 0)
+        state = [event for event in events if isinstance(event.get("state_key"), str) and event.get("type") in HELD]
+        self.state |= {(event["type"], event["state_key"]): event for event in state}
+        if summary and isinstance(joined := summary.get("m.joined_member_count"), int):
+            invited = summary.get("m.invited_member_count")
+            self.people = joined + (invited if isinstance(invited, int) else 0)
 
     def event(self, kind: str, key: str = "") -> Json:
         """Return the event that has set a part of the room's state; an empty one if nobody has."""
@@ -61,14 +69,14 @@ class Room:
         name = clean(str(self.get("m.room.member", "displayname", account) or ""))
         return name or account.partition(":")[0].lstrip("@")
 
-    def level_of(self, account: str | None) -> int:
+    def level_of(self, account: Any) -> int:
         """Return a member's power level."""
         creation, others = self.event("m.room.create"), self.get("m.room.create", "additional_creators")
         creators = [creation.get("sender"), *(others if isinstance(others, list) else ())]
         if account in creators and self.get("m.room.create", "room_version") == "12":
             return ADMIN
         levels = part(self.event("m.room.power_levels"), "content")
-        level = part(levels, "users").get(account or "", levels.get("users_default"))
+        level = part(levels, "users").get(str(account), levels.get("users_default"))
         return level if isinstance(level, int) else 0
 
 
@@ -83,16 +91,10 @@ class Rooms(dict[str, Room]):
         self[room_id] = Room(room_id)
         return self[room_id]
 
-    def note(self, joined: Json) -> set[str]:
-        """Keep the state of rooms before anything is taken: a space says of other rooms that they are its own.
-
-        Returns the rooms that are new.
-        """
-        new = joined.keys() - self.keys()
+    def note(self, joined: Json) -> None:
+        """Keep the state of rooms before anything is taken: a space says of other rooms that they are its own."""
         for room_id in joined:
-            events = to_events(joined[room_id], "state") + to_events(joined[room_id], "timeline")
-            self[room_id].note(events, part(joined[room_id], "summary"))
-        return set(new)
+            self[room_id].note(list_events(joined[room_id]), part(joined[room_id], "summary"))
 
     def space_of(self, room: Room) -> Room | None:
         """Return the space in which a moderator of the room lists it: anybody has a space, and lists what they like."""
@@ -123,10 +125,9 @@ class Rooms(dict[str, Room]):
         )
 
 
-def to_events(value: Any, name: str) -> list[Json]:
-    """Return a list of events that the homeserver has sent."""
-    events = part(value, name).get("events")
-    return [event for event in events if isinstance(event, dict)] if isinstance(events, list) else []
+def list_events(joined: Any) -> list[Json]:
+    """Return what the homeserver tells of a room: what holds, then what has happened."""
+    return objects(joined, "state", "events") + objects(joined, "timeline", "events")
 
 
 def is_leaving(event: Json) -> bool:

@@ -3,34 +3,34 @@
 import json
 from asyncio import Lock
 from collections import defaultdict
-from collections.abc import AsyncIterator, Container, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from secrets import randbelow
 from typing import Any
 
-from adapters.api_client import Json, part
-from adapters.base import STORE_SECONDS, Refused, isolated
+from adapters.api_client import Json, objects, part
+from adapters.base import STORE_SECONDS
 from adapters.chat.account.invitations import Invitations
-from adapters.chat.account.listening import Listener, Work
+from adapters.chat.account.listening import Listener, News
 from adapters.chat.account.profiles import Profiles
 from adapters.chat.posting import PostingPlatform, press
 from adapters.matrix.client import PROFILE, Client
 from adapters.matrix.incoming import (
     ADMIN,
+    HELD,
     NAME,
     Room,
     Rooms,
     find_replied_to,
     is_leaving,
     is_redacted,
+    list_events,
     to_addressing,
-    to_events,
     to_incoming,
     to_sent_at,
 )
-from shared.db.database import DatabaseLost
 from shared.db.statements import load_statements
 from shared.errors import ParleyError, Unavailable, Undeliverable
 from shared.log import get_logger
@@ -42,9 +42,12 @@ POLL_MS, SYNC_SECONDS, FIRST_SYNC_SECONDS = 20_000, 60.0, 300.0
 # Of the events of a room that were missed; no honest homeserver has so many pages.
 PAGE, MOST_PAGES = 500, 200
 LAZY = {"lazy_load_members": True}
-FILTER: Json = {"presence": {"types": []}, "room": {"state": LAZY, "timeline": {"limit": 50, **LAZY}}}
+STATE: Json = {"types": HELD, **LAZY}
+FILTER: Json = {"presence": {"types": []}, "room": {"state": STATE, "timeline": {"limit": 50, **LAZY}}}
 # The state of all rooms, as it is now: what was written is read from the mark on.
-NOTHING_WRITTEN: Json = {"presence": {"types": []}, "room": {"state": LAZY, "timeline": {"limit": 1}}}
+NOTHING_WRITTEN: Json = {"presence": {"types": []}, "room": {"state": STATE, "timeline": {"limit": 1}}}
+NOTHING: Json = {"timeline": {}}
+LEFT: Json = {"membership": "leave"}
 ENCRYPTED_ROOM = "This room is encrypted, and I can't read it; please invite me to a room without encryption."
 ENCRYPTED_FILE = "I can't read an encrypted file; please send it without encryption."
 
@@ -59,8 +62,8 @@ class MatrixListener(Listener):
         self._profiles = Profiles(
             self.app, (NAME, client.account), upload=client.upload, set_profile=client.set_profile
         )
-        # By the room that has ended.
-        self._joining = defaultdict[str, Lock](Lock)
+        # By who invites.
+        self._inviting = defaultdict[str, Lock](Lock)
         self._takers = {
             "m.room.message": self._message,
             "m.room.redaction": self._redact,
@@ -69,82 +72,88 @@ class MatrixListener(Listener):
             "m.room.tombstone": self._follow,
         }
 
-    async def begin(self) -> str:
+    async def begin(self) -> tuple[str, Mapping[str, Json]]:
         """Read the state of all rooms."""
         # Synapse answers equal requests from a cache for two minutes; the timeout, which has no effect here, differs.
         query: Json = {"set_presence": "online", "timeout": randbelow(10**9)}
         batch = await self._sync(NOTHING_WRITTEN, seconds=FIRST_SYNC_SECONDS, **query)
         self._rooms.note(part(batch, "rooms", "join"))
-        for room in list(self._rooms.values()):
-            await isolated(self._stays(room), "matrix_room_not_taken", unless=(DatabaseLost, Unavailable), room=room.id)
-        # Beside: to come into a room takes its time where another server is slow, or where there are a thousand.
-        self.start(self._take_invites(batch), "invitations")
+        self._take_invites(batch)
         log.info("matrix_listens", rooms=len(self._rooms))
-        return str(batch["next_batch"])
+        return str(batch["next_batch"]), dict.fromkeys(self._rooms, NOTHING)
 
-    async def read(self, mark: str) -> tuple[str, Mapping[str, Work]]:
+    async def read(self, mark: str) -> tuple[str, Mapping[str, Json]]:
         """Read the events of all rooms since the mark."""
         # A time of its own: what the cache has of the process before ends where that one hung up.
         timeout = POLL_MS - randbelow(POLL_MS // 2)
         batch = await self._sync(FILTER, seconds=SYNC_SECONDS, timeout=timeout, since=mark)
-        now, joined = str(batch["next_batch"]), part(batch, "rooms", "join")
+        joined = part(batch, "rooms", "join")
         # Where earlier events are still to be taken, what holds after these is not noted yet.
-        new = self._rooms.note({room_id: joined[room_id] for room_id in joined if not self.is_busy(room_id)})
-        gap = {"from": mark, "to": now}
-        works: dict[str, Work] = {
-            room_id: partial(self._take_room, room_id, joined[room_id], gap, is_new=room_id in new)
-            for room_id in joined
-        }
-        self.start(self._take_invites(batch), "invitations")
-        return now, works | {room_id: partial(self._forget, room_id) for room_id in part(batch, "rooms", "leave")}
+        self._rooms.note({room_id: joined[room_id] for room_id in joined if not self.is_busy(room_id)})
+        self._take_invites(batch)
+        return str(batch["next_batch"]), joined | dict.fromkeys(part(batch, "rooms", "leave"), LEFT)
 
     async def _sync(self, what: Json, *, seconds: float, **query: Any) -> Json:
         return await self._client.call("GET", ("sync",), seconds=seconds, filter=json.dumps(what), **query)
 
-    async def _take_room(self, room_id: str, joined: Json, gap: Json, *, is_new: bool) -> None:
-        """Take what has happened in a room; where the homeserver leaves some out, the `gap` is read."""
-        is_new = room_id in self._rooms.note({room_id: joined}) or is_new
-        room = self._rooms[room_id]
+    def shorten(self, earlier: Json, later: Json) -> Json | None:
+        """Return what holds in a room after both."""
+        if LEFT in (earlier, later):
+            return None
+        room = Room("")
+        for joined in (earlier, later):
+            room.note(list_events(joined))
+        summary = part(earlier, "summary") | part(later, "summary")
+        return {"state": {"events": [*room.state.values()]}, "timeline": {"limited": True}, "summary": summary}
+
+    async def fill(self, place: str, news: News) -> None:
+        """Read what the homeserver has left out; of a room that is new, look whether the agent stays."""
+        if news.content == LEFT:
+            return
+        self._rooms.note({place: news.content})
+        room = self._rooms[place]
         if room.is_left:
             await self._leave(room)
-        if room.is_left or (is_new and not await self._stays(room)):
+        room.is_known = room.is_known or await self._stays(room)
+        if room.is_left or part(news.content, "timeline").get("limited") is not True:
             return
-        events, people = to_events(joined, "timeline"), room.people
-        # Who left could read what was written before: none of this was said between two alone.
-        room.people += sum(map(is_leaving, events))
-        if part(joined, "timeline").get("limited") is True:
-            await self._take_gap(room, gap, {event.get("event_id") for event in events})
+        events, people = objects(news.content, "timeline", "events"), room.people
+        known = [event.get("event_id") for event in events]
+        try:
+            room.people += sum(map(is_leaving, events))
+            # Where it can't be read who has left meanwhile, nothing is taken.
+            async for page in self._read_pages(room, news, types=["m.room.member"]):
+                room.people += sum(map(is_leaving, page))
+            async for page in self._read_pages(room, news):
+                await self._take_events(room, [event for event in page if event.get("event_id") not in known])
+        finally:
+            room.people = people
             # A room is read by how deep its events are, which their servers say: what came last may not hold.
-            room.note(to_events(joined, "state"))
+            room.note(objects(news.content, "state", "events"))
+
+    async def take(self, place: str, content: Json) -> None:
+        """Take what has happened in a room."""
+        if content == LEFT:
+            self._rooms.pop(place, None)
+            return
+        room, events = self._rooms[place], objects(content, "timeline", "events")
+        # Who left could read what was written before: none of this was said between two alone.
+        room.people, people = room.people + sum(map(is_leaving, events)), room.people
         await self._take_events(room, events)
         room.people = people
 
-    async def _take_gap(self, room: Room, gap: Json, known: Container[object]) -> None:
-        """Take what is not `known` of a gap; where it can't be read who has left meanwhile, nothing."""
-        try:
-            async for page in self._read_pages(room, gap, types=["m.room.member"]):
-                room.people += sum(map(is_leaving, page))
-            async for page in self._read_pages(room, gap):
-                await self._take_events(room, [event for event in page if event.get("event_id") not in known])
-        except Refused as error:
-            log.warning("matrix_room_not_read", room=room.id, cause=str(error))
-
-    async def _read_pages(self, room: Room, gap: Json, **what: Any) -> AsyncIterator[list[Json]]:
+    async def _read_pages(self, room: Room, gap: News, **what: Any) -> AsyncIterator[list[Json]]:
         """Yield what has happened in a room, the oldest first."""
-        query: Json = {"dir": "f", "limit": PAGE, "filter": json.dumps(what)} | gap
-        read = set[str | None]()
+        query: Json = {"dir": "f", "limit": PAGE, "filter": json.dumps(what), "from": gap.since, "to": gap.now}
+        read = set[str]()
         # Where nothing follows, there are homeservers that name a page again.
-        while query["from"] not in {None, *read}:
+        while query["from"] not in {"None", *read}:
             if len(read) == MOST_PAGES:
-                raise Refused("", f"its history has no end; what comes after {MOST_PAGES * PAGE} events is left out")
+                raise Undeliverable(f"its history has no end; what comes after {MOST_PAGES * PAGE} events is left out")
             read.add(query["from"])
-            async with self.slots:
-                page = await self._client.call("GET", ("rooms", room.id, "messages"), **query)
-            yield page.get("chunk") or []
-            query["from"] = page.get("end")
-
-    async def _forget(self, room_id: str) -> None:
-        self._rooms.pop(room_id, None)
+            page = await self._client.read(("rooms", room.id, "messages"), **query)
+            yield objects(page, "chunk")
+            query["from"] = str(page.get("end"))
 
     async def _take_events(self, room: Room, events: Sequence[Json]) -> None:
         await self.take_all(events, partial(self._take_event, room), to_sent_at=to_sent_at, place=room.id)
@@ -155,38 +164,34 @@ class MatrixListener(Listener):
         if taker is not None and event["sender"] != self.account and not (is_late or room.is_left):
             await taker(room, event)
 
-    async def _take_invites(self, batch: Json) -> None:
-        strangers = dict[str, str]()
+    def _take_invites(self, batch: Json) -> None:
+        # Beside: to come into a room takes its time where another server is slow, or where there are a thousand.
         for room_id, invite in part(batch, "rooms", "invite").items():
-            await isolated(self._take_invite(room_id, invite, strangers), "matrix_invite_not_taken", room=room_id)
-        if strangers:
-            # The end of a room may still be to be taken.
-            await self.settle()
-        for room_id, account in strangers.items():
-            await isolated(self._take_strangers_invite(room_id, account), "matrix_invite_not_taken", room=room_id)
+            self.start(self._take_invite(room_id, invite), "invitation", room_id)
 
-    async def _take_invite(self, room_id: str, invite: Json, strangers: dict[str, str]) -> None:
-        """Accept an invitation, if whoever invites may; else note who it is."""
-        own = [event for event in to_events(invite, "invite_state") if event.get("state_key") == self.account]
+    async def _take_invite(self, room_id: str, invite: Json) -> None:
+        """Accept an invitation, if whoever invites may, or if it is to the successor of a room; else decline it."""
+        own = [event for event in objects(invite, "invite_state", "events") if event.get("state_key") == self.account]
         accounts = {str(event["sender"]) for event in own if event.get("type") == "m.room.member"}
         # The inviting server adds to the events what it likes: of two who invite, one is a lie.
-        account = accounts.pop() if len(accounts) == 1 else ""
-        if not account or not await self._invitations.is_welcome(account):
-            strangers[room_id] = account
-            return
-        await self._join(room_id, None)
-        if part(own[0], "content").get("is_direct"):
+        account, led_from = accounts.pop() if len(accounts) == 1 else "", None
+        is_welcome = account != "" and await self._invitations.is_welcome(account)
+        if not is_welcome:
+            # Clients invite all to the successor of a room: whether it is one is seen inside. The end of a room may
+            # still be to be taken.
+            await self.settle()
+            old = [room for room in self._rooms.values() if room.get("m.room.tombstone", "replacement_room") == room_id]
+            led_from = next(iter(old), None)
+        joins = is_welcome or led_from is not None
+        # Each can last as long as another server likes, and whoever invites may know a thousand.
+        async with self._inviting[account], self.beside["join" if joins else "leave"]:
+            if joins:
+                await self._join(room_id, led_from)
+            else:
+                await self._client.call("POST", ("rooms", room_id, "leave"), {})
+        if is_welcome and part(own[0], "content").get("is_direct"):
             await self._client.note_direct(account, room_id)
-        log.info("matrix_invited", room=room_id, account=account, is_welcome=True)
-
-    async def _take_strangers_invite(self, room_id: str, account: str) -> None:
-        # Clients invite all to the successor of a room: whether it is one is seen inside.
-        old = [room for room in self._rooms.values() if room.get("m.room.tombstone", "replacement_room") == room_id]
-        if old:
-            await self._join(room_id, old[0])
-        else:
-            await self._client.call("POST", ("rooms", room_id, "leave"), {})
-        log.info("matrix_invited", room=room_id, account=account, is_welcome=False)
+        log.info("matrix_invited", room=room_id, account=account, is_welcome=is_welcome)
 
     async def _join(self, room_id: str, led_from: Room | None, **query: Any) -> None:
         """Join a room; that a stranger has led the agent there from another one is noted in it."""
@@ -199,10 +204,12 @@ class MatrixListener(Listener):
         if is_edit:
             # Anybody can send an edit of another's message: it is the author's own, in this room, or none.
             original = await self._look_up(room, relation.get("event_id"))
-            # What was deleted is no question any more, though its edits still have the text.
-            if original.get("sender") != event["sender"] or is_redacted(original):
+            relation = part(original, "content", "m.relates_to")
+            # What was deleted is no question any more, though its edits still have the text; an edit has none.
+            is_message = relation.get("rel_type") != "m.replace" and not is_redacted(original)
+            if original.get("sender") != event["sender"] or not is_message:
                 return
-            content = part(content, "m.new_content") | {"m.relates_to": part(original, "content", "m.relates_to")}
+            content = part(content, "m.new_content") | {"m.relates_to": relation}
             event = event | {"event_id": original["event_id"], "content": content}
         message = to_incoming(event, room, self._rooms)
         if content.get("msgtype") in (None, "m.notice"):
@@ -216,11 +223,11 @@ class MatrixListener(Listener):
         if is_edit:
             await self.intake.edit(message, addressing, self.platform.offer_again)
         elif await self.intake.take(message, addressing, question_thread=message.event_id, refusal=refusal):
-            self.start(self._show_presence(room, message.event_id), "presence", room.id)
+            self.start_latest(partial(self._show_presence, room, message.event_id), "presence", room.id)
 
     async def _look_up(self, room: Room, event_id: object) -> Json:
         # Without an answer, what was deleted or set right would stay as it was for ever.
-        return await self._client.find_event(room.id, str(event_id), patience=STORE_SECONDS)
+        return await self._client.find_event(room.id, event_id, patience=STORE_SECONDS)
 
     async def _redact(self, room: Room, event: Json) -> None:
         event_id = str(part(event, "content").get("redacts") or event.get("redacts"))
@@ -244,14 +251,11 @@ class MatrixListener(Listener):
         if successor in self._rooms:
             await self._succeeds(self._rooms[successor])
             return
-        self.start(self._join_successor(room, successor, event["sender"]), "successor", room.id)
+        self.start_latest(partial(self._join_successor, room, successor, event["sender"]), "successor", room.id)
 
     async def _join_successor(self, room: Room, successor: str, account: str) -> None:
-        # One at a time, and the latest alone: each can last as long as another server likes.
-        async with self._joining[room.id]:
-            if room.get("m.room.tombstone", "replacement_room") == successor:
-                led_from = None if await self._invitations.is_welcome(account) else room
-                await self._join(successor, led_from, server_name=account.partition(":")[2])
+        led_from = None if await self._invitations.is_welcome(account) else room
+        await self._join(successor, led_from, server_name=account.partition(":")[2])
 
     async def _stays(self, room: Room) -> bool:
         """Return whether the agent stays in a room; it leaves one that succeeds none, if a stranger has led it there.

@@ -64,6 +64,7 @@ class HomeserverProxy(ChatStandIn):
         self._told: dict[str, set[str]] = {}
         self._repeats: list[Json] = []
         self._invitations: dict[str, Json] = {}
+        self._rooms: Json = {}
         # What was said in a room up to now, while nobody listened: of it, no timeline has more than the end.
         self.missed: list[Json] = []
         # What holds in the room after that, and the pages that the last ones name as the next.
@@ -88,6 +89,16 @@ class HomeserverProxy(ChatStandIn):
         self._invitations |= {room: {"invite_state": {"events": events}} for room in rooms}
         await self.tell()
         await self.until(lambda: not self._invitations)
+
+    async def tell_of(self, rooms: Json) -> None:
+        """Tell the agent of rooms in a way that no homeserver should."""
+        self._rooms = rooms
+        await self.tell()
+        await self.until(lambda: not self._rooms)
+
+    @property
+    def _is_to_tell(self) -> bool:
+        return bool(self._repeats or self._invitations or self._rooms)
 
     def list_told(self, mark: str | None) -> set[str]:
         """Return the events that an adapter was told of up to this mark."""
@@ -197,10 +208,10 @@ class HomeserverProxy(ChatStandIn):
         self.listeners += 1
         await self.tell()
         passing = asyncio.create_task(self._pass_on(request))
-        repeating = asyncio.create_task(self.until(lambda: self._repeats or self._invitations, 600))
+        repeating = asyncio.create_task(self.until(lambda: self._is_to_tell, 600))
         try:
             await asyncio.wait({passing, repeating}, return_when=asyncio.FIRST_COMPLETED)
-            if self._repeats or self._invitations:
+            if self._is_to_tell:
                 return 200, self._say_again(since)
             status, body = passing.result()
             if self.withholds:
@@ -226,7 +237,7 @@ class HomeserverProxy(ChatStandIn):
             if self.missed:
                 rooms[event["room_id"]]["timeline"] |= {"limited": True, "prev_batch": "missed-0"}
                 rooms[event["room_id"]]["state"] = {"events": self.settled}
-        batch = {"next_batch": since, "rooms": {"join": rooms, "invite": self._invitations}}
+        batch = {"next_batch": since, "rooms": {"join": rooms | self._rooms, "invite": self._invitations}}
         self._repeats.clear()
-        self._invitations = {}
+        self._invitations, self._rooms = {}, {}
         return json.dumps(batch).encode()

@@ -1,35 +1,53 @@
 """Listening to one account: one process does, in batches from the platform's mark on, and another one follows it."""
 
+import json
 from abc import ABC, abstractmethod
-from asyncio import Queue, Semaphore, Task, TaskGroup, gather, wait
+from asyncio import Event, Future, Semaphore, TaskGroup, get_running_loop, sleep, wait
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from adapters.api_client import Json
-from adapters.base import Running, isolated
+from adapters.base import FIRST_WAIT, Refused, Running, isolated
 from adapters.chat.checkpoint import Lease, oldest_missed
 from adapters.chat.intake import Intake
 from shared.db.database import DatabaseLost
-from shared.errors import Unavailable
+from shared.errors import Unavailable, Undeliverable
 from shared.log import get_logger
 
 if TYPE_CHECKING:
     from adapters.chat.posting import PostingPlatform
 
 CLOSE_SECONDS = 5.0
-# Batches that are read before all of the first is taken, and events that are taken at once.
-MOST_BATCHES, MOST_EVENTS = 500, 20
+# Events that are taken at once; one that lasts longer does not count.
+MOST_EVENTS, EVENT_SECONDS = 20, 1.0
+# Of each kind of work beside, and of each place what waits there.
+MOST_BESIDE, MOST_CHARS = 20, 256 * 1024
+# A refusal is believed after that.
+REFUSED_SECONDS = 10.0
 
 Work = Callable[[], Awaitable[object]]
 
 log = get_logger()
 
 
+@dataclass(eq=False)
+class News:
+    """What has happened in a place after the mark `since` and up to `now`."""
+
+    since: str
+    now: str
+    content: Json
+    chars: int = 0
+    is_taken: Future[None] = field(default_factory=lambda: get_running_loop().create_future())
+
+
 class Listener(ABC):
     """What listens to an account. The mark moves on when all before it is stored: whoever follows begins there.
 
-    Each place has its own order and keeps no other waiting.
+    Each place has its own order and keeps no other waiting, however long what happens there takes.
     """
 
     def __init__(self, platform: "PostingPlatform", account: str) -> None:
@@ -37,8 +55,13 @@ class Listener(ABC):
         self.intake = Intake(platform)
         self._lease, self._running = Lease(platform.app, platform.name, account), Running()
         # One slot for an event, not for a place: those with few events come between those with many.
-        self.slots = Semaphore(MOST_EVENTS)
-        self._latest: dict[str, Task[None]] = {}
+        self._slots = Semaphore(MOST_EVENTS)
+        # By place, the first of which is being taken; and all of them, the oldest first.
+        self._waiting: dict[str, list[News]] = {}
+        self._untaken: dict[News, None] = {}
+        self._mark, self._has_moved = "", Event()
+        self.beside = defaultdict[str, Semaphore](lambda: Semaphore(MOST_BESIDE))
+        self._latest: dict[tuple[str, str], Work] = {}
 
     async def run(self) -> None:
         """Listen until the connection or the lease is lost; while another process listens, wait."""
@@ -48,23 +71,39 @@ class Listener(ABC):
             await self._running.settle(CLOSE_SECONDS)
 
     @abstractmethod
-    async def begin(self) -> str:
-        """Read what has to be known before anything is taken, and return the mark of now."""
+    async def begin(self) -> tuple[str, Mapping[str, Json]]:
+        """Read what has to be known before anything is taken; return the mark of now, and news as `read` does."""
 
     @abstractmethod
-    async def read(self, mark: str) -> tuple[str, Mapping[str, Work]]:
-        """Read what has happened since this mark; return the mark after it, and by place the work that takes it."""
+    async def read(self, mark: str) -> tuple[str, Mapping[str, Json]]:
+        """Read what has happened since this mark; return the mark after it, and the news by place."""
+
+    @abstractmethod
+    async def fill(self, place: str, news: News) -> None:
+        """Read of the platform what is not in the news of a place, and take it.
+
+        That is tried again while the platform refuses it or does not answer.
+        """
+
+    @abstractmethod
+    async def take(self, place: str, content: Json) -> None:
+        """Take the news of a place."""
+
+    @abstractmethod
+    def shorten(self, earlier: Json, later: Json) -> Json | None:
+        """Return what stays of the news of a place where too much waits; `fill` reads the rest when it is its turn.
+
+        None: both have to wait as they are.
+        """
 
     def is_busy(self, place: str) -> bool:
-        """Return whether earlier work of a place goes on."""
-        return place in self._latest
+        """Return whether earlier news of a place are still to be taken."""
+        return place in self._waiting
 
     async def settle(self) -> None:
-        """Return when all is taken that has been read up to now; where that is broken off, this is, too."""
-        if tasks := list(self._latest.values()):
-            await wait(tasks)
-            for task in tasks:
-                task.result()
+        """Return when all is taken that has been read up to now."""
+        if self._untaken:
+            await wait([news.is_taken for news in self._untaken])
 
     async def take_all(
         self,
@@ -84,46 +123,104 @@ class Listener(ABC):
         if any(late):
             log.info("events_too_old", events=sum(late), **names)
         for event, is_late in zip(events, late, strict=True):
-            async with self.slots:
+            async with self._slots:
                 work, event_id = take(event, is_late), event.get("event_id")
-                await isolated(work, "event_not_taken", unless=(DatabaseLost,), event_id=event_id, **names)
+                whole = isolated(work, "event_not_taken", unless=(DatabaseLost,), event_id=event_id, **names)
+                task = self._group.create_task(whole)
+                await wait({task}, timeout=EVENT_SECONDS)
+            await task
 
     def start(self, work: Awaitable[object], what: str, place: str = "") -> None:
         """Do something beside; a shutdown does not wait for it."""
         self._running.start(isolated(work, f"{what}_failed", platform=self.platform.name, place=place), what)
 
+    def start_latest(self, work: Work, what: str, place: str) -> None:
+        """Do something beside, of each kind one thing at a time in a place: the latest when the one before is done."""
+        is_running = (what, place) in self._latest
+        self._latest[what, place] = work
+        if not is_running:
+            self.start(self._run_latest(what, place), what, place)
+
+    async def _run_latest(self, what: str, place: str) -> None:
+        work = None
+        while self._latest[what, place] is not work:
+            async with self.beside[what]:
+                work = self._latest[what, place]
+                await isolated(work(), f"{what}_failed", platform=self.platform.name, place=place)
+        del self._latest[what, place]
+
     async def _listen(self, mark: str | None) -> None:
-        now = await self.begin()
+        now, news = await self.begin()
         if mark is None:
             await self._lease.note(mark := now)
-        batches = Queue[tuple[str, Sequence[Task[None]]]](MOST_BATCHES)
         try:
-            async with TaskGroup() as group:
-                group.create_task(self._note_marks(batches))
+            async with TaskGroup() as self._group:
+                self._group.create_task(self._note_marks(mark))
+                self._add_all(mark, mark, news)
                 while True:
-                    mark, works = await self.read(mark)
-                    await batches.put((mark, [self._begin(group, place, work) for place, work in works.items()]))
+                    now, news = await self.read(mark)
+                    self._add_all(mark, now, news)
+                    mark = now
         except ExceptionGroup as errors:
             # What comes of one is that the others end, too.
             raise errors.exceptions[0] from None
 
-    async def _note_marks(self, batches: "Queue[tuple[str, Sequence[Task[None]]]]") -> None:
+    def _add_all(self, since: str, now: str, news: Mapping[str, Json]) -> None:
+        for place, content in news.items():
+            self._add(place, News(since, now, content))
+        self._mark = now
+        self._has_moved.set()
+
+    def _add(self, place: str, news: News) -> None:
+        """Let news of a place be taken after those before; beyond a limit they wait without what was said."""
+        waiting = self._waiting.setdefault(place, [])
+        if waiting:
+            news.chars = len(json.dumps(news.content))
+        if len(waiting) > 1 and sum(earlier.chars for earlier in waiting) > MOST_CHARS:
+            shorter = self.shorten(waiting[-1].content, news.content)
+            if shorter is not None:
+                waiting[-1].content, waiting[-1].now = shorter, news.now
+                return
+        waiting.append(news)
+        self._untaken[news] = None
+        if len(waiting) == 1:
+            self._group.create_task(self._take(place, waiting))
+
+    async def _take(self, place: str, waiting: list[News]) -> None:
+        while waiting:
+            await self._fill(place, waiting[0])
+            work, names = self.take(place, waiting[0].content), {"platform": self.platform.name, "place": place}
+            await isolated(work, "place_not_taken", unless=(DatabaseLost,), **names)
+            news = waiting.pop(0)
+            del self._untaken[news]
+            news.is_taken.set_result(None)
+            self._has_moved.set()
+        del self._waiting[place]
+
+    async def _fill(self, place: str, news: News) -> None:
+        """Fill a gap. One that can't be filled is left, which the operator is told."""
+        names = {"platform": self.platform.name, "place": place}
+        began, pause = self.app.clock.monotonic(), FIRST_WAIT
         while True:
-            mark, tasks = await batches.get()
-            await gather(*tasks)
-            await self._lease.note(mark)
+            try:
+                await isolated(self.fill(place, news), "place_not_read", unless=(Unavailable, Undeliverable), **names)
+                return
+            except DatabaseLost:
+                raise
+            except (Unavailable, Undeliverable) as error:
+                refused = REFUSED_SECONDS if isinstance(error, Refused) else 0.0
+                patience = self.platform.patience if isinstance(error, Unavailable) else refused
+                if self.app.clock.monotonic() - began + pause > patience:
+                    log.error("place_not_read", cause=str(error), **names)
+                    return
+            await sleep(pause)
+            pause = min(self.platform.longest_wait, pause * 2)
 
-    def _begin(self, group: TaskGroup, place: str, work: Work) -> Task[None]:
-        """Do the work of a place when its earlier work is done."""
-        earlier = self._latest.get(place)
-
-        async def take() -> None:
-            if earlier is not None:
-                await earlier
-            names = {"platform": self.platform.name, "place": place}
-            await isolated(work(), "place_not_taken", unless=(DatabaseLost, Unavailable), **names)
-            if self._latest[place] is task:
-                del self._latest[place]
-
-        task = self._latest[place] = group.create_task(take())
-        return task
+    async def _note_marks(self, noted: str) -> None:
+        while True:
+            await self._has_moved.wait()
+            self._has_moved.clear()
+            oldest = next(iter(self._untaken), None)
+            mark = self._mark if oldest is None else oldest.since
+            if mark != noted:
+                await self._lease.note(noted := mark)

@@ -22,6 +22,12 @@ from tests.support.synapse import Homeserver, Person
 from tests.support.worlds import World, open_worlds
 
 
+class HastyPlatform(MatrixPlatform):
+    """One that soon gives up what it asks for."""
+
+    patience = 3.0
+
+
 @dataclass
 class Listeners:
     """The adapters that listen through a proxy."""
@@ -42,6 +48,7 @@ class Scene(ChatScene):
     world: World
     proxy: HomeserverProxy
     invites: str = "all"
+    is_hasty: bool = False
 
     @property
     def connections(self) -> Listeners:
@@ -86,7 +93,7 @@ class Scene(ChatScene):
         return {f"MATRIX_{name}": value for name, value in names.items()}
 
     def build(self, **options: Any) -> MatrixPlatform:
-        return MatrixPlatform(self.own, **options)
+        return (HastyPlatform if self.is_hasty else MatrixPlatform)(self.own, **options)
 
     async def until_taken(self, event_id: str) -> None:
         """Return once the adapter has noted that it is done with an event."""

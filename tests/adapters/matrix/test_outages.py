@@ -185,8 +185,8 @@ async def test_what_a_homeserver_makes_up_without_end_is_left_out_and_the_log_sa
         with capture_logs() as logs:
             await scene.proxy.repeat(to_event(scene, 1, sent_at=now))
             await scene.until_value("number 1", "SELECT content FROM inbox")
-    (line,) = [line for line in logs if line["event"] == "matrix_room_not_read"]
-    assert (line["room"], "what comes after 100000 events is left out" in line["cause"]) == (scene.direct, True)
+    (line,) = [line for line in logs if line["event"] == "place_not_read"]
+    assert (line["place"], "what comes after 100000 events is left out" in line["cause"]) == (scene.direct, True)
 
 
 async def test_what_was_missed_is_read_past_a_late_event_that_a_server_orders_before_it(

@@ -1,0 +1,261 @@
+"""What one room, one person or one answer of the homeserver does is felt in no other room."""
+
+import time
+from functools import partial
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from adapters.chat.account.listening import MOST_CHARS
+from shared.db.database import Address
+from tests.adapters.matrix.conftest import Scene
+from tests.adapters.matrix.test_promises import was_answered
+from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.homeserver_proxy import HISTORY, SILENCE, Fault
+
+NONSENSE: tuple[Any, ...] = ("many", None, [], {"a": 1}, 2**70, -1)
+SAID = "SELECT content FROM inbox ORDER BY id"
+EDITED = {"msgtype": "m.text", "body": "* x", "m.new_content": {"msgtype": "m.text", "body": "x"}}
+
+
+def to_event(room: str, account: str, number: int, **content: Any) -> dict[str, Any]:
+    """Return a message that the homeserver only tells of."""
+    own = {"event_id": f"$number-{number}", "sender": account, "room_id": room, "type": "m.room.message"}
+    whole = {"msgtype": "m.text", "body": f"number {number}"} | content
+    return own | {"content": whole, "origin_server_ts": int(time.time() * 1000)}
+
+
+def to_edit(room: str, account: str, event: str) -> dict[str, Any]:
+    """Return an edit of an event."""
+    edit = EDITED | {"m.relates_to": {"rel_type": "m.replace", "event_id": event}}
+    return to_event(room, account, 0, **edit) | {"event_id": f"$edit-{room}"}
+
+
+async def hold_up(scene: Scene) -> None:
+    """Let an edit of Bob's in his direct room be looked up without an answer."""
+    said = await scene.bob.says(scene.world.bobs_direct, "a word")
+    await scene.until_value(1, "SELECT count(*) FROM inbox")
+    scene.proxy.faults.append(Fault("GET", f"/event/{said}", SILENCE, times=1000))
+    await scene.bob.edits(scene.world.bobs_direct, said, "another word")
+    await scene.proxy.until_silent()
+
+
+def connections(scene: Scene) -> int:
+    """Return how often the agent has begun to listen."""
+    return sum("/whoami" in call.path for call in scene.proxy.journal)
+
+
+@pytest.mark.timeout(300)
+async def test_one_slow_room_stops_no_other_however_much_happens_there_and_has_its_own_order(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    ann, bob, proxy, slow = scene.ann, scene.bob, scene.proxy, scene.world.bobs_direct
+    proxy.latency = 0
+    texts = [f"{number} {'x' * 20_000}" for number in range(MOST_CHARS // 20_000 + 10)]
+    async with scene.opened(address, model, works=False):
+        await hold_up(scene)
+        for text in texts:
+            await bob.says(slow, text)
+            # What comes after this one is of another batch.
+            await ann.says(scene.direct, between := f"after {text[:4]}")
+            await scene.until_value(1, "SELECT count(*) FROM inbox WHERE content = :text", text=between)
+        for number in range(600):
+            await proxy.repeat(to_event(scene.direct, ann.id, number))
+        await scene.until_value("number 599", "SELECT content FROM inbox ORDER BY id DESC LIMIT 1")
+        assert not any(HISTORY in call.path for call in proxy.journal)
+        proxy.faults.clear()
+        proxy.cut_all()
+        await scene.until_value(texts[-1], "SELECT content FROM inbox ORDER BY id DESC LIMIT 1")
+        here = "SELECT content FROM inbox WHERE platform_channel_id = :slow ORDER BY id"
+        assert [row.content for row in await scene.sql(here, slow=slow)][1:] == texts
+        assert any(f"{slow}{HISTORY}" in call.path for call in proxy.journal)
+        await scene.until_value(True, "SELECT mark IS NOT NULL FROM chat_listeners")
+
+
+@pytest.mark.parametrize(("status", "is_page"), [(403, False), (404, False), (200, True)], ids=["403", "404", "page"])
+async def test_what_was_left_out_and_can_not_be_had_is_named_once_and_nobody_waits_for_it(
+    scene: Scene, address: Address, model: OpenAIStub, status: int, is_page: bool
+) -> None:
+    ann, bob, proxy, scene.is_hasty = scene.ann, scene.bob, scene.proxy, True
+    room = scene.world.bobs_direct
+    async with scene.opened(address, model, works=False):
+        proxy.missed = [to_event(room, bob.id, 0)]
+        proxy.faults.append(Fault("GET", HISTORY, status, times=1000, is_page=is_page))
+        with capture_logs() as logs:
+            await proxy.repeat(to_event(room, bob.id, 1))
+            proxy.missed = []
+            await ann.says(scene.direct, "meanwhile")
+            await scene.until_value("meanwhile", "SELECT content FROM inbox")
+            await bob.says(room, "and then")
+            await scene.until_value(3, "SELECT count(*) FROM inbox")
+        assert await scene.sql(SAID) == [("meanwhile",), ("number 1",), ("and then",)]
+        assert [line["place"] for line in logs if line["event"] == "place_not_read"] == [room]
+        # It was asked for again before that.
+        assert sum(HISTORY in call.path for call in proxy.journal) > 1
+        assert connections(scene) == 1
+
+
+async def test_a_room_of_which_the_history_can_not_be_read_for_a_while_alone_waits_for_it(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    ann, bob, proxy, room = scene.ann, scene.bob, scene.proxy, scene.world.bobs_direct
+    async with scene.opened(address, model, works=False):
+        proxy.missed = [to_event(room, bob.id, 0)]
+        # Longer than one request is repeated.
+        proxy.faults.append(Fault("GET", HISTORY, 500, times=4))
+        await proxy.repeat(to_event(room, bob.id, 1))
+        await ann.says(scene.direct, "meanwhile")
+        await scene.until_value(3, "SELECT count(*) FROM inbox")
+        assert await scene.sql(SAID) == [("meanwhile",), ("number 0",), ("number 1",)]
+        assert connections(scene) == 1
+
+
+async def test_a_room_where_it_can_not_show_who_it_is_keeps_no_other_waiting_at_the_start(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    bob, agent, scene.invites = scene.bob, scene.agent, scene.ann.id
+    room = await bob.makes_room(preset="public_chat")
+    await agent.joins(room)
+    successor = (await bob.call("POST", "rooms", room, "upgrade", body={"new_version": "11"}))["replacement_room"]
+    await agent.call("POST", "join", successor, body={"reason": room})
+    scene.proxy.faults.append(Fault("PUT", f"{successor}/state/m.room.member", 500, times=1000))
+    async with scene.opened(address, model, works=False):
+        await scene.ann.says(scene.direct, "hello")
+        await scene.until_value("hello", "SELECT content FROM inbox")
+        scene.proxy.faults.clear()
+        # It was tried again.
+        await bob.sees(partial(was_answered, bob, room, end="leave"))
+        assert connections(scene) == 1
+
+
+async def test_look_ups_without_an_answer_in_two_hundred_rooms_keep_no_other_waiting(matrix: Scene) -> None:
+    matrix.model.play([Answer("Here.")])
+    matrix.proxy.faults.append(Fault("GET", "/event/", SILENCE, times=10_000))
+    rooms = [f"!{number}:elsewhere.test" for number in range(200)]
+
+    await matrix.proxy.repeat(*[to_edit(room, matrix.bob.id, "$other") for room in rooms])
+    await matrix.proxy.until_silent(50)
+    await matrix.ann.says(matrix.direct, "are you there?")
+
+    await matrix.hears("Here.")
+    assert connections(matrix) == 1
+
+
+async def test_a_flood_of_messages_whose_read_marks_get_no_answer_keeps_no_other_room_waiting(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    room, bob, proxy = scene.world.bobs_direct, scene.bob, scene.proxy
+    async with scene.opened(address, model, works=False):
+        proxy.faults.append(Fault("POST", "/receipt/", SILENCE, times=10_000))
+        await proxy.repeat(*[to_event(room, bob.id, number) for number in range(300)])
+        await scene.until_value(300, "SELECT count(*) FROM inbox")
+        await scene.ann.says(scene.direct, "hello")
+        await scene.until_value("hello", "SELECT content FROM inbox ORDER BY id DESC LIMIT 1")
+        # One of each room.
+        await proxy.until_silent(2)
+        assert sum(call.status == SILENCE for call in proxy.journal) == 2
+
+
+async def test_a_thousand_invitations_of_strangers_to_a_silent_server_keep_no_welcome_one_waiting(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    ann, bob, proxy, scene.invites = scene.ann, scene.bob, scene.proxy, scene.ann.id
+    invitation = {"type": "m.room.member", "state_key": scene.agent.id, "content": {"membership": "invite"}}
+    async with scene.opened(address, model, works=False):
+        proxy.faults.append(Fault("POST", ":elsewhere.test/leave", SILENCE, times=10_000))
+        names = [f"!{number}:elsewhere.test" for number in range(1000)]
+        await proxy.invite([invitation | {"sender": bob.id}], *names)
+        await proxy.until_silent()
+        room = await ann.makes_room(scene.agent.id)
+        await ann.sees(partial(was_answered, ann, room, end="join"))
+        # His are declined one after the other.
+        assert sum(call.status == SILENCE for call in proxy.journal) < 10
+
+
+async def test_a_room_of_which_the_homeserver_tells_nonsense_keeps_no_other_waiting(matrix: Scene) -> None:
+    matrix.model.play([Answer("Here.")])
+    odd: list[Any] = [None, [], "x", 5, {}, {"timeline": 5}, {"timeline": {"events": 5, "limited": True}}]
+    odd += [{"timeline": {"events": [5, None, [], {}]}}, {"state": {"events": {"a": 1}}}, {"summary": []}]
+    odd += [{"summary": {"m.joined_member_count": count}} for count in NONSENSE]
+    odd += [{"summary": {"m.joined_member_count": 2, "m.invited_member_count": "many"}}]
+    space = {"type": "m.room.create", "state_key": "", "content": {"type": "m.space"}}
+    child = {"type": "m.space.child", "state_key": matrix.direct, "content": {"via": ["x"]}}
+    odd += [{"state": {"events": [space, child | {"sender": sender}]}} for sender in NONSENSE]
+    rooms = {f"!{number}:elsewhere.test": room for number, room in enumerate(odd)}
+
+    await matrix.proxy.tell_of(rooms)
+    await matrix.ann.says(matrix.direct, "are you there?")
+
+    await matrix.hears("Here.")
+    assert connections(matrix) == 1
+
+
+@pytest.mark.parametrize("end", [None, 5, [], {"a": 1}, "missed-1"])
+async def test_pages_of_nonsense_are_read_to_their_end(
+    scene: Scene, address: Address, model: OpenAIStub, end: Any
+) -> None:
+    room, proxy = scene.direct, scene.proxy
+    async with scene.opened(address, model, works=False):
+        proxy.missed = [to_event(room, scene.ann.id, 0), *({"type": odd} for odd in NONSENSE)]
+        proxy.after_last = iter([end] * 10)
+        await proxy.repeat(to_event(room, scene.ann.id, 1))
+        await scene.until_value(2, "SELECT count(*) FROM inbox")
+        assert connections(scene) == 1
+
+
+async def test_the_deepest_event_that_the_homeserver_takes_is_read(matrix: Scene) -> None:
+    matrix.model.play([Answer("Here.")])
+    accepted = 0
+    for depth in (50, 100, 200, 300, 400, 500, 700, 900, 2000, 10_000):
+        content: Any = "[" * depth + "]" * depth
+        body = f'{{"msgtype": "m.text", "body": "deep", "deep": {content}}}'.encode()
+        path = ("rooms", matrix.room, "send", "m.room.message", f"deep-{depth}")
+        status, _ = await matrix.homeserver.request("PUT", path, body, token=matrix.bob.token)
+        accepted = depth if status == 200 else accepted
+    assert accepted >= 50
+
+    await matrix.ann.says(matrix.direct, "are you there?")
+
+    await matrix.hears("Here.")
+    assert connections(matrix) == 1
+
+
+async def test_an_edit_of_an_edit_is_no_message(matrix: Scene) -> None:
+    matrix.model.play([Answer("Of bikes."), Answer("Here.")])
+    question = await matrix.ann.says(matrix.direct, "tell me of bikes")
+    await matrix.hears("Of bikes.")
+
+    edit = await matrix.ann.edits(matrix.direct, question, "tell me of boats")
+    await matrix.ann.edits(matrix.direct, edit, "tell me of Bob")
+    await matrix.ann.says(matrix.direct, "and then?")
+    await matrix.hears("Here.")
+
+    assert await matrix.sql(SAID) == [("tell me of boats",), ("and then?",)]
+
+
+async def test_ten_thousand_reactions_keep_no_other_room_waiting(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    relation = {"m.relates_to": {"rel_type": "m.annotation", "event_id": "$any", "key": "👍"}}
+    async with scene.opened(address, model, works=False):
+        reactions = [to_event(scene.room, scene.bob.id, number) for number in range(10_000)]
+        await scene.proxy.repeat(*[event | {"type": "m.reaction", "content": relation} for event in reactions])
+        await scene.ann.says(scene.direct, "hello")
+        await scene.until_value("hello", "SELECT content FROM inbox")
+
+
+async def test_rooms_that_name_each_other_as_successors_are_no_circle_to_run_in(matrix: Scene) -> None:
+    bob, agent = matrix.bob, matrix.agent
+    matrix.model.play([Answer("Here.")])
+    first = await bob.makes_room(preset="public_chat")
+    await agent.joins(first)
+    second = await bob.makes_room(preset="public_chat", creation_content={"predecessor": {"room_id": first}})
+    for old, new in ((first, second), (second, first)):
+        body = {"body": "moved", "replacement_room": new}
+        await bob.call("PUT", "rooms", old, "state", "m.room.tombstone", "", body=body)
+        await bob.sees(partial(was_answered, bob, new, end="join"))
+    await matrix.ann.says(matrix.direct, "are you there?")
+
+    await matrix.hears("Here.")
+    assert sum("/join/" in call.path for call in matrix.proxy.journal) <= 2
