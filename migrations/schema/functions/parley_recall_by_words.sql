@@ -2,7 +2,7 @@
 -- decides which, by the settings that are made here for the rest of the transaction. With the id of the caller, so that one
 -- round trip is enough.
 --
--- `counted` finds the rarest words; `hits` reads where these occur; `rough` gives each occurrence to the memory itself and to
+-- `counted` finds the rarest words; `rough` reads where these occur and gives each occurrence to the memory itself and to
 -- both neighbours, whose windows contain it, by scores that ignore the length of windows, of which few may be alike; `scored`
 -- looks all words up for the candidates that this gives, and has the exact scores (BM25 of the text and of its window). Without
 -- any word the newest are the best. Of each of the first p_k the row has the text and the neighbours, unless p_vectors_follow
@@ -69,41 +69,43 @@ BEGIN
         FROM counted AS c CROSS JOIN totals AS t
         WINDOW rarest AS (ORDER BY c.df, c.term)
         ORDER BY c.df, c.term LIMIT 12
-    ), hits AS MATERIALIZED (
-        SELECT s.id AS scope_id, w.ordinal,
-               t.idf * w.tf / (w.tf + saturation * (1 - by_length + by_length * w.length / n.mean)) AS turn,
-               t.window_idf * w.tf / (w.tf + saturation) AS around
-        FROM terms AS t CROSS JOIN totals AS n CROSS JOIN scopes AS s CROSS JOIN LATERAL (
-            SELECT p.ordinal, p.tf, p.length FROM public.memory_words AS p
-            WHERE p.scope_id = s.id AND p.term = t.term
-                  AND (p_since IS NULL OR p.said_at >= p_since) AND (p_until IS NULL OR p.said_at < p_until)
-            ORDER BY p.ordinal DESC LIMIT 1800
-        ) AS w
-        WHERE t.finds
     ), rough AS MATERIALIZED (
         -- What was said again and again has the same score each time: the newest 20 of those alike come first, then 20 more, so
         -- that there is room for what was told once.
         SELECT alike.scope_id, alike.ordinal, alike.score FROM (
-            SELECT s.*, row_number() OVER (ORDER BY s.score DESC, s.ordinal DESC) - rank() OVER (ORDER BY s.score DESC) AS place
+            SELECT s.*, row_number() OVER (PARTITION BY s.score ORDER BY s.score DESC, s.ordinal DESC) AS place
             FROM (
                 SELECT h.scope_id, h.ordinal + step AS ordinal,
                        -- A fact has no neighbours, which would add their windows to its own.
                        sum(CASE step WHEN 0 THEN h.turn ELSE 0 END
                            + CASE WHEN h.ordinal < 4611686018427387904 THEN h.around ELSE 3 * h.around END)::real AS score
-                FROM hits AS h CROSS JOIN (VALUES (-1), (0), (1)) AS steps (step)
+                FROM (
+                    SELECT s.id AS scope_id, w.ordinal,
+                           sum(t.idf * w.tf / (w.tf + saturation * (1 - by_length + by_length * w.length / n.mean))) AS turn,
+                           sum(t.window_idf * w.tf / (w.tf + saturation)) AS around
+                    FROM terms AS t CROSS JOIN totals AS n CROSS JOIN scopes AS s CROSS JOIN LATERAL (
+                        SELECT p.ordinal, p.tf, p.length FROM public.memory_words AS p
+                        WHERE p.scope_id = s.id AND p.term = t.term
+                              AND (p_since IS NULL OR p.said_at >= p_since) AND (p_until IS NULL OR p.said_at < p_until)
+                        ORDER BY p.ordinal DESC LIMIT 1800
+                    ) AS w
+                    WHERE t.finds
+                    GROUP BY 1, 2
+                ) AS h CROSS JOIN (VALUES (-1), (0), (1)) AS steps (step)
                 WHERE step = 0 OR h.ordinal < 4611686018427387904
                 GROUP BY 1, 2 ORDER BY score DESC, 2 DESC LIMIT 2000
             ) AS s
         ) AS alike
-        WHERE alike.place < 40
-        ORDER BY alike.place / 20, alike.score DESC, alike.ordinal DESC LIMIT 180
+        WHERE alike.place <= 40
+        ORDER BY (alike.place - 1) / 20, alike.score DESC, alike.ordinal DESC LIMIT 180
     ), candidates AS MATERIALIZED (
         -- Of what somebody said again and again only the best place; bare questions and talk go after what was told. Of two
         -- people who said the same, the question may name either.
         SELECT first.* FROM (
             SELECT r.scope_id, r.ordinal, r.score, m.id, m.said_at, m.speaker, m.source, m.is_from_bot, m.window_length, m.is_talk,
                    m.is_talk OR m.is_question AS tells_nothing, row_number() OVER (
-                       PARTITION BY md5(lower(m.content))::uuid, m.speaker, m.source, m.is_from_bot
+                       -- One number for all: rows that are alike are compared by each key that stands before the last.
+                       PARTITION BY hash_record_extended(ROW(lower(m.content COLLATE "C"), m.speaker, m.source, m.is_from_bot), 0)
                        ORDER BY r.score DESC, m.said_at DESC, r.ordinal DESC
                    ) AS place
             FROM rough AS r CROSS JOIN LATERAL (
