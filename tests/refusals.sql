@@ -27,13 +27,13 @@ UPDATE users SET token_budget_monthly = -1;
 -- refused: violates check constraint "users_token_budget_monthly_is_not_negative"
 
 UPDATE users SET permission_level = 'boss';
--- refused: violates check constraint "users_permission_level_is_guest_user_admin_or_owner"
+-- refused: violates check constraint "permission_level_is_guest_user_admin_or_owner"
 
 UPDATE users SET time_zone = 'PST';
 -- refused: users_time_zone_is_known: there is no time zone "PST"
 
 UPDATE users SET week_start = 'friday';
--- refused: violates check constraint "users_week_start_is_monday_saturday_or_sunday"
+-- refused: violates check constraint "week_start_is_monday_saturday_or_sunday"
 
 INSERT INTO user_platform_links (user_id, platform, platform_user_id)
 SELECT max(id), 'discord', '80351110224678912' FROM users;
@@ -50,7 +50,7 @@ UPDATE users SET permission_level = 'admin', permission_until = now() + interval
 -- refused: violates check constraint "users_a_permission_with_an_end_has_one_after_it"
 
 UPDATE users SET permission_until = now() + interval '1 day', permission_after = 'boss';
--- refused: violates check constraint "users_permission_after_is_guest_user_admin_or_owner"
+-- refused: violates check constraint "permission_level_is_guest_user_admin_or_owner"
 
 INSERT INTO personas (name, system_prompt) VALUES ('One', 'First.'), ('One', 'Second.');
 -- refused: violates unique constraint "uq_personas_name"

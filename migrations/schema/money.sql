@@ -8,16 +8,14 @@ CREATE TABLE token_logs (
     reservation_id bigint,
     purpose text NOT NULL DEFAULT 'answer',
     model text NOT NULL,
-    input_tokens integer NOT NULL DEFAULT 0,
-    cached_tokens integer NOT NULL DEFAULT 0,
-    output_tokens integer NOT NULL DEFAULT 0,
+    input_tokens token_count NOT NULL DEFAULT 0,
+    cached_tokens token_count NOT NULL DEFAULT 0,
+    output_tokens token_count NOT NULL DEFAULT 0,
     cost_estimate numeric(14, 8),
     is_estimated boolean NOT NULL DEFAULT false,
     budget_ids bigint[],
     created_at timestamptz NOT NULL DEFAULT now(),
-    CONSTRAINT uq_token_logs_reservation_id UNIQUE (reservation_id),
-    CONSTRAINT token_logs_tokens_are_not_negative
-        CHECK (input_tokens >= 0 AND cached_tokens >= 0 AND output_tokens >= 0)
+    CONSTRAINT uq_token_logs_reservation_id UNIQUE (reservation_id)
 ) WITH (
     autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 5000
 );

@@ -97,14 +97,14 @@ CREATE TABLE turns (
     user_id bigint REFERENCES users ON DELETE SET NULL,
     persona_id bigint REFERENCES personas ON DELETE SET NULL,
     persona_version_id bigint,
-    status text NOT NULL DEFAULT 'running',
+    status turn_status NOT NULL DEFAULT 'running',
     attempt integer NOT NULL DEFAULT 1,
     handovers integer NOT NULL DEFAULT 0,
     parent_turn_id bigint REFERENCES turns ON DELETE CASCADE,
     parent_call_id text,
     agent text,
     iterations integer NOT NULL DEFAULT 0,
-    loop_mode text NOT NULL DEFAULT 'native',
+    loop_mode loop_mode NOT NULL DEFAULT 'native',
     waves integer NOT NULL DEFAULT 0,
     finished boolean,
     model text,
@@ -115,11 +115,8 @@ CREATE TABLE turns (
     started_at timestamptz NOT NULL DEFAULT now(),
     finished_at timestamptz,
     created_at timestamptz NOT NULL DEFAULT now(),
-    CONSTRAINT turns_status_is_running_answered_refused_failed_or_cancelled
-        CHECK (status IN ('running', 'answered', 'refused', 'failed', 'cancelled')),
     CONSTRAINT turns_delegated_by_a_call_to_an_agent
         CHECK (num_nonnulls(parent_turn_id, parent_call_id, agent) IN (0, 3)),
-    CONSTRAINT turns_loop_mode_is_native_or_planner CHECK (loop_mode IN ('native', 'planner')),
     CONSTRAINT turns_finished_at_goes_with_the_end CHECK ((status = 'running') = (finished_at IS NULL))
 ) WITH (
     fillfactor = 70, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 500,
@@ -169,24 +166,20 @@ CREATE TABLE messages (
     seq integer NOT NULL,
     user_id bigint REFERENCES users ON DELETE SET NULL,
     speaker text,
-    role text NOT NULL,
+    role step_role NOT NULL,
     content text NOT NULL,
-    token_count integer NOT NULL DEFAULT 0,
+    token_count token_count NOT NULL DEFAULT 0,
     model_used text,
     platform_message_id text,
     tool_call_id text,
     tool_name text,
     plan jsonb,
-    outcome text,
+    outcome tool_outcome,
     confirmation jsonb,
     created_at timestamptz NOT NULL DEFAULT now(),
     CONSTRAINT uq_messages_turn_id_seq UNIQUE (turn_id, seq),
-    CONSTRAINT messages_role_is_user_assistant_tool_call_or_tool_result
-        CHECK (role IN ('user', 'assistant', 'tool_call', 'tool_result')),
-    CONSTRAINT messages_token_count_is_not_negative CHECK (token_count >= 0),
     CONSTRAINT messages_tool_is_named
         CHECK (role NOT LIKE 'tool%' OR (tool_call_id IS NOT NULL AND tool_name IS NOT NULL)),
-    CONSTRAINT messages_outcome_is_known CHECK (outcome IN ('result', 'failed', 'not_run', 'needs_approval')),
     CONSTRAINT messages_outcome_is_of_a_result CHECK (outcome IS NULL OR role = 'tool_result'),
     CONSTRAINT messages_confirmation_is_of_a_call CHECK (confirmation IS NULL OR role LIKE 'tool%')
 );

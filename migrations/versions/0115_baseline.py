@@ -11,7 +11,20 @@ down_revision = None
 SCHEMA = Path(__file__).resolve().parents[1] / "schema"
 # A table comes after those that it refers to.
 TOPICS = (
-    *("people", "places", "tools", "turns", "memory", "money", "queue", "files", "audit", "totals", "releases"),
+    *(
+        "domains",
+        "people",
+        "places",
+        "tools",
+        "turns",
+        "memory",
+        "money",
+        "queue",
+        "files",
+        "audit",
+        "totals",
+        "releases",
+    ),
     *("histories", "cells"),
 )
 

@@ -11,16 +11,21 @@ from tests.reference.page import build_page, build_table
 COLUMNS = """
 SELECT class.relname AS name, class.relkind IN ('v', 'm') AS is_view,
        obj_description(class.oid, 'pg_class') AS about, attribute.attname AS "column",
-       format_type(attribute.atttypid, attribute.atttypmod) AS type,
+       format_type(coalesce(nullif(typbasetype, 0), attribute.atttypid), attribute.atttypmod) AS type,
        col_description(class.oid, attribute.attnum) AS meaning,
        (SELECT array_agg(rule.name ORDER BY rule.name) FROM (
             SELECT conname::text AS name FROM pg_constraint
             WHERE conrelid = class.oid AND contype IN ('c', 'u', 'x') AND NOT coninhcount > 0
+            -- Of the types of its columns.
+            UNION SELECT conname FROM pg_constraint
+            JOIN pg_attribute AS own ON own.atttypid = contypid
+            WHERE own.attrelid = class.oid AND own.attnum > 0 AND class.relkind IN ('r', 'p')
             UNION SELECT indexrelid::regclass::text FROM pg_index
             WHERE indrelid = class.oid AND indisunique AND NOT indisprimary) AS rule) AS rules
 FROM pg_class AS class
 JOIN pg_namespace AS namespace ON namespace.oid = class.relnamespace
 JOIN pg_attribute AS attribute ON attribute.attrelid = class.oid AND attribute.attnum > 0 AND NOT attribute.attisdropped
+JOIN pg_type ON pg_type.oid = attribute.atttypid
 WHERE namespace.nspname = $1 AND class.relkind IN ('r', 'p', 'v', 'm')
   AND NOT class.relispartition AND class.relname <> 'alembic_version'
 ORDER BY class.relname, attribute.attnum

@@ -15,9 +15,10 @@ from tests.support.source_tree import sources_in
 discover()
 DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]
 COLUMNS = """
-SELECT attname AS name, format_type(atttypid, atttypmod) AS type, NOT attnotnull AS is_nullable,
-       attidentity <> '' OR atthasdef AS is_filled_in
-FROM pg_attribute WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped
+SELECT attname AS name, format_type(coalesce(nullif(typbasetype, 0), atttypid), atttypmod) AS type,
+       NOT attnotnull AS is_nullable, attidentity <> '' OR atthasdef AS is_filled_in
+FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
+WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped
 """
 
 
