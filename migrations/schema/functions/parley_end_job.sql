@@ -15,6 +15,10 @@ BEGIN
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
+    -- Mostly nothing is left, and the order of what is need not be asked for.
+    IF NOT EXISTS (SELECT FROM public.inbox WHERE place_key = v_place AND status IN ('waiting', 'claimed')) THEN
+        RETURN false;
+    END IF;
     SELECT oldest.id INTO v_next
     FROM (
         SELECT DISTINCT ON (platform, platform_user_id) id, platform, platform_user_id

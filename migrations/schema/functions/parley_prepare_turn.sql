@@ -35,7 +35,7 @@ BEGIN
     IF messages IS NULL THEN
         RETURN;
     END IF;
-    v_first := json_populate_record(NULL::public.inbox, messages -> 0);
+    SELECT * INTO v_first FROM public.inbox WHERE id = (messages -> 0 ->> 'id')::bigint;
     SELECT * INTO v_user FROM public.parley_find_user(v_first.platform, v_first.platform_user_id);
     IF NOT FOUND THEN
         RETURN NEXT;
