@@ -206,6 +206,7 @@ COMMENT ON COLUMN messages.confirmation IS
 COMMENT ON COLUMN messages.created_at IS 'When the row was made.';
 CREATE INDEX ix_messages_conversation_id_turn_id_seq ON messages (conversation_id, turn_id, seq);
 CREATE INDEX ix_messages_user_id ON messages (user_id);
+CREATE INDEX ix_messages_failed ON messages (split_part(tool_name, '.', 1), id DESC) WHERE outcome = 'failed';
 
 -- What follows is partitioned by the turn: it expires, and is then dropped by the month (parley_make_partitions,
 -- parley_drop_partition). The partitions are in a schema of their own, in which no role but the owner has rights. The default

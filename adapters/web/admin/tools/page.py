@@ -50,7 +50,8 @@ async def show_tools(visit: Visit) -> Response:
     servers, agents = await visit.rows(statements.list_mcp_servers), await visit.rows(statements.list_agents)
     modules = await list_modules(visit)
     failures: defaultdict[str, list[Any]] = defaultdict(list)
-    for failure in await visit.rows(statements.list_failures):
+    sources = [source.name for source in (*modules, *servers)]
+    for failure in await visit.rows(statements.list_failures, sources=sources):
         failures[failure.source].append(failure)
     waiting = [tool.hash for listed in tools.values() for tool in listed if not tool.approved]
     permissions = [

@@ -30,14 +30,11 @@ SELECT split_part(tool, '.', 1) AS module, CAST(sum(calls) AS bigint) AS calls,
 FROM tool_totals WHERE outcome IN ('result', 'failed') GROUP BY 1;
 
 -- name: list_failures
--- The last three calls that failed, of each module and server, as far as the newest steps of all tell.
-SELECT source, tool, turn_id, created_at FROM (
-    SELECT split_part(tool_name, '.', 1) AS source, tool_name AS tool, turn_id, created_at,
-           row_number() OVER (PARTITION BY split_part(tool_name, '.', 1) ORDER BY id DESC) AS place
-    FROM (
-        SELECT id, tool_name, turn_id, created_at, outcome FROM messages ORDER BY id DESC LIMIT 20000
-    ) AS newest WHERE outcome = 'failed'
-) AS failures WHERE place <= 3 ORDER BY source, place;
+-- The last three calls that failed, of each module and server.
+SELECT source.name AS source, failure.* FROM unnest(CAST(:sources AS text[])) AS source (name) CROSS JOIN LATERAL (
+    SELECT tool_name AS tool, turn_id, created_at FROM messages
+    WHERE split_part(tool_name, '.', 1) = source.name AND outcome = 'failed' ORDER BY id DESC LIMIT 3
+) AS failure;
 
 -- name: list_personas_of_modules
 -- By module, the personas that allow it by name.

@@ -80,6 +80,11 @@ async def test_modules_are_switched_and_kept_for_some(site: Site) -> None:
     site.parley.model.play([calls(("calculator__calculate", {"expression": "secret of bob"})), Answer("No.")])
     await site.parley.ask("how much is it?", user="bob")
     turn = await site.parley.value("SELECT max(id) FROM turns")
+    # However much was said since.
+    await site.parley.sql(
+        "INSERT INTO messages (conversation_id, turn_id, seq, role, content)"
+        " SELECT conversation_id, id, n, 'user', 'And?' FROM turns, generate_series(100, 20199) AS n"
+    )
     path = "/admin/tools"
     async with site.browser("ann") as ann:
         assert "Calls: 7, failed: 2" in (await ann.get(path)).text
