@@ -25,6 +25,8 @@ from pathlib import Path
 
 from sqlalchemy.orm import configure_mappers
 
+from adapters.cli.platforms import read_all_settings
+from adapters.cli.registry import COMMANDS, GROUPS
 from agent.prompts import prompts
 from agent.tools.modules import find_modules
 from shared.settings import Settings
@@ -37,9 +39,7 @@ ROOT = Path(__file__).parents[2]
 IMPORTED = (
     "adapters.cli",
     "adapters.cli.compose",
-    "adapters.cli.manifests",
     "adapters.cli.owner",
-    "adapters.cli.platforms",
     "adapters.cli.worker",
     "adapters.kubernetes.operator",
     "adapters.slack.setup",
@@ -128,11 +128,12 @@ def prepare() -> None:
     """Import the program."""
     for name in IMPORTED:
         import_module(name)
+    for file, _ in (*COMMANDS.values(), *GROUPS.values()):
+        import_module(f"adapters.cli.{file}")
     configure_mappers()
     find_modules(None, Settings())
+    read_all_settings(Settings())
     prompts()
-    # A command may have packages of its own.
-    list_entry_points.cache_clear()
 
 
 def serve(listener: socket.socket) -> None:
@@ -167,7 +168,10 @@ def become(connection: socket.socket) -> None:
         remove_landlock()
     os.environ.clear()
     os.environ.update(request.environment)
-    sys.path[:0] = [folder for folder in request.environment.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    if folders := [folder for folder in request.environment.get("PYTHONPATH", "").split(os.pathsep) if folder]:
+        sys.path[:0] = folders
+        # They may bring packages; to look through all that are installed takes a fifth of a command.
+        list_entry_points.cache_clear()
     sys.argv = ["parley", *request.arguments]
     # A program reads its time zone when it starts.
     time.tzset()
