@@ -10,13 +10,14 @@ from tests.support.filing import add_user
 from tests.support.taken_parsers import TakenSandbox
 
 
-@pytest.mark.parametrize("output", [b"", b"x", b"nan", b"-inf", b"-7", b"0"])
 async def test_an_answer_that_is_no_image_or_length_is_none(
-    storage: Storage, database: Database, output: bytes
+    storage: Storage, database: Database, subtests: pytest.Subtests
 ) -> None:
-    storage.sandbox = TakenSandbox(output)
-    files = storage.of_user(database, await add_user(database), None)
-    file = await files.create("a.png", b"content")
+    for output in (b"", b"x", b"nan", b"-inf", b"-7", b"0"):
+        with subtests.test(repr(output)):
+            storage.sandbox = TakenSandbox(output)
+            files = storage.of_user(database, await add_user(database), None)
+            file = await files.create("a.png", b"content")
 
-    assert await Images(storage).show(await files.find_content(file.file_id)) is None
-    assert await measure(files, b"content") is None
+            assert await Images(storage).show(await files.find_content(file.file_id)) is None
+            assert await measure(files, b"content") is None
