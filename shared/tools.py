@@ -255,7 +255,7 @@ class Tool:
     def _documentation(self) -> str:
         return inspect.cleandoc(self.run.__doc__ or "")
 
-    @property
+    @cached_property
     def parameters(self) -> dict[str, inspect.Parameter]:
         """Return the parameters that the model sets, which are all but the context."""
         return dict(list(inspect.signature(self.run).parameters.items())[1:])
