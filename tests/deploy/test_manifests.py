@@ -159,6 +159,9 @@ async def test_a_row_that_says_what_holds_without_it_is_no_resource(installation
     # As by an admin who writes the table, or undoes one of several changes.
     await installation.owner.execute("SELECT admin.set_module('research', is_enabled => false)")
     await installation.owner.execute("UPDATE modules SET is_enabled = true")
+    # What people allow themselves is theirs alone.
+    await installation.owner.execute("INSERT INTO users DEFAULT VALUES")
+    await installation.owner.execute("SELECT parley_set_own_limit(id, 500) FROM users")
 
     assert await installation.parley("export", "--kubernetes") == (0, "", "")
     module = {**PIRATE, "kind": "Module", "metadata": {"name": "research"}, "spec": {"permission": "user"}}
