@@ -30,8 +30,17 @@ SOURCES = ("/dev/zero", "/dev/random", "/dev/urandom", "/etc/localtime", "/etc/m
 NICENESS = 5
 
 
-def confine(rights: Rights) -> None:
-    """Enter all layers, or raise `OSError` with the one that is missing. There is no way back."""
+def confine(rights: Rights, *descriptors: int) -> None:
+    """Enter all layers, or raise `OSError` with the one that is missing. There is no way back.
+
+    Nothing stays open but the standard streams and these descriptors.
+    """
+    # The loop that starts this process closes nothing: what others left open to Parley would be open to the program.
+    opened = {int(path.name) for path in Path("/proc/self/fd").iterdir()}
+    for descriptor in opened - {0, 1, 2, *descriptors}:
+        # That of the list itself.
+        with suppress(OSError):
+            os.close(descriptor)
     # The rules, and the libraries that they take, are made ready while everything can still be read.
     own = [] if rights.folder is None else [rights.folder]
     loaders = (loader for pattern in LOADERS for loader in Path("/").glob(pattern))
@@ -77,7 +86,7 @@ def run_program() -> None:
     # Parley's own code is not among what it may read.
     code = compile(path.read_bytes(), str(path), "exec")
     del sys.argv[:3], sys.path[0]
-    _confine_or_exit(rights)
+    _confine_or_exit(rights, entering)
     os.write(entering, b"1")
     os.close(entering)
     exec(code, {"__name__": "__main__", "__file__": str(path)})  # noqa: S102  # one of Parley's own programs
@@ -86,14 +95,13 @@ def run_program() -> None:
 def become_binary() -> None:
     """Become the binary that the first argument, its rights, names, confined; the other arguments are the binary's."""
     rights = Rights.from_json(sys.argv[1])
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     _confine_or_exit(rights)
     os.execve(str(rights.becomes), [str(rights.becomes), *sys.argv[2:]], {})  # noqa: S606  # confined
 
 
-def _confine_or_exit(rights: Rights) -> None:
+def _confine_or_exit(rights: Rights, *descriptors: int) -> None:
     try:
-        confine(rights)
+        confine(rights, *descriptors)
     except (OSError, ValueError) as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         sys.stderr.flush()

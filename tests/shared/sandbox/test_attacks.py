@@ -5,11 +5,14 @@ import os
 import subprocess
 import sys
 from asyncio.subprocess import PIPE
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from shared.db.pooling.event_loop import Loop
 from shared.sandbox.job import FILES, MEGABYTE, OUTPUT, PROGRAM_FOLDER, Job, Limits
 from shared.sandbox.runs import Ended, run_confined
 from shared.sandbox.self_test import find_fault
@@ -91,6 +94,19 @@ def output_of(folder: Path) -> str:
     return (folder / OUTPUT).read_text("utf-8")
 
 
+@contextmanager
+def open_secretly(folder: Path) -> Iterator[None]:
+    """Have a secret in the environment, and a file open that other processes would inherit if nobody closed it."""
+    os.environ["OPENAI_API_KEY"] = "sk-not-for-strangers"
+    descriptor = os.open(folder / "secret", os.O_RDWR | os.O_CREAT)
+    os.set_inheritable(descriptor, True)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+        del os.environ["OPENAI_API_KEY"]
+
+
 @pytest.mark.parametrize(
     ("attack", "answer"),
     [
@@ -132,14 +148,17 @@ async def test_calls_of_the_system_that_code_has_no_need_for_are_refused(tmp_pat
     assert output_of(tmp_path).split() == ["-1", "1"] * len(NUMBERS)
 
 
-async def test_nothing_of_ours_is_in_the_environment(tmp_path: Path) -> None:
-    os.environ["OPENAI_API_KEY"] = "sk-not-for-strangers"
-    try:
-        await run(tmp_path, "import os, sys\nprint(*os.environ)\nprint(*sys.path)\nprint(os.listdir('/proc/self/fd'))")
-    finally:
-        del os.environ["OPENAI_API_KEY"]
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, Loop])
+def test_nothing_of_ours_is_in_the_environment_or_open(
+    tmp_path: Path, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    descriptors = "print(*(n for n in range(200) if os.path.exists(f'/proc/self/fd/{n}')))"
+    with open_secretly(tmp_path), asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(run(tmp_path, f"import os, sys\nprint(*os.environ)\nprint(*sys.path)\n{descriptors}"))
 
-    names, path, _ = output_of(tmp_path).split("\n", 2)
+    names, path, opened = output_of(tmp_path).splitlines()
+    # What is to be shown and kept of the run is written by the process itself, behind the code.
+    assert len(opened.split()) == len(("in", "out", "error", "report", "variables"))
     assert set(names.split()) == {
         *("HOME", "LANG", "MALLOC_ARENA_MAX", "MPLBACKEND", "MPLCONFIGDIR", "OPENBLAS_NUM_THREADS", "PATH", "TMPDIR")
     }

@@ -1,21 +1,20 @@
 """A parser that a stranger's file has taken over: what it tries in the sandbox, and what it comes to."""
 
 import asyncio
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from modules.data_analyst.duckdb_engine import CGROUP
+from shared.db.pooling.event_loop import Loop
 from shared.sandbox.job import MEGABYTE, PROGRAM_FOLDER
 from shared.sandbox.pool import Sandbox
 from shared.sandbox.programs import OUTPUT_BYTES, PARSING, Finished, Program, run_program
-from tests.shared.sandbox.test_attacks import WITHOUT_LANDLOCK, wait_until_gone
+from tests.shared.sandbox.test_attacks import WITHOUT_LANDLOCK, open_secretly, wait_until_gone
 
 LIMITS = replace(PARSING, memory_bytes=256 * MEGABYTE, seconds=20)
 REFUSED, DENIED = "Operation not permitted", "Permission denied"
@@ -89,29 +88,19 @@ async def test_only_the_files_that_are_named_are_read(tmp_path: Path) -> None:
     assert process.output.decode().split() == ["named.csv", "PermissionError", "PermissionError"]
 
 
-async def test_nothing_of_ours_is_in_its_environment_or_open(tmp_path: Path) -> None:
-    with open_secretly(tmp_path):
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, Loop])
+def test_nothing_of_ours_is_in_its_environment_or_open(
+    tmp_path: Path, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    with open_secretly(tmp_path), asyncio.Runner(loop_factory=loop) as runner:
         code = "import os\nprint(*os.environ)\nprint(*(n for n in range(200) if os.path.exists(f'/proc/self/fd/{n}')))"
-        process = await run(tmp_path, code)
+        process = runner.run(run(tmp_path, code))
 
     names, descriptors = process.output.decode().splitlines()
     assert set(names.split()) == {
         *("HOME", "LANG", "MALLOC_ARENA_MAX", "MPLBACKEND", "MPLCONFIGDIR", "OPENBLAS_NUM_THREADS", "PATH", "TMPDIR")
     }
     assert descriptors.split() == ["0", "1", "2"]
-
-
-@contextmanager
-def open_secretly(folder: Path) -> Iterator[None]:
-    """Have a secret in the environment, and a file open that other processes would inherit if nobody closed it."""
-    os.environ["OPENAI_API_KEY"] = "sk-not-for-strangers"
-    descriptor = os.open(folder / "secret", os.O_RDWR | os.O_CREAT)
-    os.set_inheritable(descriptor, True)
-    try:
-        yield
-    finally:
-        os.close(descriptor)
-        del os.environ["OPENAI_API_KEY"]
 
 
 async def test_an_endless_loop_ends_by_the_clock_and_by_its_processor_time(tmp_path: Path) -> None:
