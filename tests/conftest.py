@@ -14,7 +14,7 @@ import pytest
 import structlog
 from pydantic import SecretStr
 
-from adapters.cli import COLLECT_AFTER
+from adapters.cli.serving import COLLECT_AFTER
 from agent.llm.providers.library import import_litellm
 from shared.db.database import Address, Database
 from shared.db.hosts import URL

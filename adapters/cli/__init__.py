@@ -12,8 +12,7 @@ from adapters.cli.registry import Registry
 from shared import __version__
 from shared.errors import ParleyError
 
-# Commands and turns create thousands of objects, few of them in cycles: the collector may run less often. What is
-# imported is never garbage, and looking at it again and again takes a tenth of a short command.
+# What a short command imports is never garbage, and looking at it again and again takes a tenth of its time.
 COLLECT_AFTER = (100_000, 20, 20)
 
 app = typer.Typer(

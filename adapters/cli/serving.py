@@ -44,6 +44,8 @@ MOST_FILES = 65_536
 WAIT_SECONDS = 1.0
 # After a signal the process ends at the latest; what is left of it when all parts have ended gets a moment.
 END_SECONDS, LEFT_SECONDS = 27.0, 1.0
+# Turns create thousands of objects, few of them in cycles: the collector may run less often.
+COLLECT_AFTER = (20_000, 20, 20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +238,7 @@ async def _warm(app: App, can_answer: asyncio.Event, *, answers: bool) -> None:
         can_answer.set()
     # Half a million objects of libraries are never freed: the collector need not visit them.
     gc.freeze()
+    gc.set_threshold(*COLLECT_AFTER)
 
 
 async def _work(app: App, can_answer: asyncio.Event) -> None:
