@@ -7,6 +7,7 @@ import signal
 import struct
 import sys
 import sysconfig
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,7 +31,7 @@ SOURCES = ("/dev/zero", "/dev/random", "/dev/urandom", "/etc/localtime", "/etc/m
 NICENESS = 5
 
 
-def confine(rights: Rights, *descriptors: int) -> None:
+def confine(rights: Rights, descriptors: Collection[int] = ()) -> None:
     """Enter all layers, or raise `OSError` with the one that is missing. There is no way back.
 
     Nothing stays open but the standard streams and these descriptors.
@@ -86,7 +87,7 @@ def run_program() -> None:
     # Parley's own code is not among what it may read.
     code = compile(path.read_bytes(), str(path), "exec")
     del sys.argv[:3], sys.path[0]
-    _confine_or_exit(rights, entering)
+    _confine_or_exit(rights, (entering,))
     os.write(entering, b"1")
     os.close(entering)
     exec(code, {"__name__": "__main__", "__file__": str(path)})  # noqa: S102  # one of Parley's own programs
@@ -99,9 +100,9 @@ def become_binary() -> None:
     os.execve(str(rights.becomes), [str(rights.becomes), *sys.argv[2:]], {})  # noqa: S606  # confined
 
 
-def _confine_or_exit(rights: Rights, *descriptors: int) -> None:
+def _confine_or_exit(rights: Rights, descriptors: Collection[int] = ()) -> None:
     try:
-        confine(rights, *descriptors)
+        confine(rights, descriptors)
     except (OSError, ValueError) as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         sys.stderr.flush()

@@ -31,7 +31,7 @@ def main() -> None:
     os.chdir(job.folder / FILES)
     code = (job.folder / CODE).read_text("utf-8")
     try:
-        confine(job.rights, report, state, entering)
+        confine(job.rights, (report, state, entering))
     except (OSError, ValueError) as error:
         sys.stdout.write(f"{type(error).__name__}: {error}\n")
         sys.stdout.flush()
