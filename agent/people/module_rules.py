@@ -19,7 +19,7 @@ ModuleRules = Mapping[str, Permission | None]
 
 async def list_module_rules(session: Session) -> ModuleRules:
     """Return what admins have said of modules."""
-    return to_module_rules((await session.execute(statements.list_modules)).scalar_one())
+    return to_module_rules((await session.execute(statements.list_modules)).scalar_one() or {})
 
 
 async def is_off(database: "Database", module: str) -> bool:
@@ -29,6 +29,6 @@ async def is_off(database: "Database", module: str) -> bool:
     return module in rules and rules[module] is None
 
 
-def to_module_rules(found: Mapping[str, str | None] | None) -> ModuleRules:
-    """Return the rules of the column `modules`, which is None if there are none."""
-    return {name: None if label is None else Permission.from_label(label) for name, label in (found or {}).items()}
+def to_module_rules(labels: Mapping[str, str | None]) -> ModuleRules:
+    """Return the rules of the column `modules`, where there are any."""
+    return {name: None if label is None else Permission.from_label(label) for name, label in labels.items()}

@@ -192,7 +192,7 @@ async def to_participants(
         turn_id=found["turn_id"],
         agents=to_agents(found["agents"]) if found["agents"] else (),
         is_server_paused=found["is_server_paused"],
-        modules=to_module_rules(found["modules"]),
+        modules=to_module_rules(found["modules"]) if found["modules"] else {},
     )
 
 
@@ -340,7 +340,7 @@ def to_rights(row: Any) -> Rights:
         max(map(Permission.from_label, labels)),
         bool(row.has_persona),
         row.allowed_modules,
-        modules=to_module_rules(row.modules),
+        modules=to_module_rules(row.modules) if row.modules else {},
     )
 
 
