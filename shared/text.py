@@ -5,6 +5,7 @@ import re
 import unicodedata
 from difflib import SequenceMatcher
 from math import isfinite
+from string import ascii_lowercase
 from typing import Any
 
 # The largest id of a row (bigint); Postgres rejects a larger parameter.
@@ -35,18 +36,21 @@ NUMBER = re.compile(r"[+-]?(?:\d{1,30}(?:[.,]\d{1,30}){0,10}|[.,]\d{1,30})(?:[eE
 
 # A credential that somebody has typed into a message, also in marks, behind Matrix's sign or as `/credentials`; with or
 # without the word `set`, which is easily forgotten; behind a blank, or as `NAME=`. Within a line, a blank behind the
-# slash is that of a sentence, such as one about a password / credential of somebody.
+# slash is that of a sentence, such as one about a password / credential of somebody. Without `set`, the slash behind a
+# word is that of a path or address, also where a server's log says HTTP/1.1.
 TYPED_CREDENTIAL = re.compile(
-    r"(?:(?m:^)[^\S\n]*+/\s*+|[/!])"
-    r"(?:credentials?[*_~`:]*[\s_-]\s*+set\s+|credential[*_~`:]*\s+(?!(?:set|list|forget)(?:\s|\Z)))"
+    r"(?:(?m:^)[^\S\n]*+[/!]\s*+|[/!])"
+    r"(?:credentials?[*_~`:]*[\s_-]\s*+set\s+"
+    r"|credential(?<![\w~\\-]/credential)[*_~`:]*\s+(?!(?:set|list|forget)(?:\s|\Z)|HTTP/\d))"
     r"(\S+?)(?:\s*+[=:]\s*+|\s++)"
     r"(?!\[removed\]\s*\Z)\S.*",
     re.IGNORECASE | re.DOTALL,
 )
-# What may be meant as that command: `\\credental` and, with letters of other scripts, what looks like it. Behind a word
-# the slash is that of a path. At the beginning it is a command for sure, and none of the others is as near.
+# What may be meant as that command: `\\credental`, `/creds` and, with digits and letters of other scripts, what looks
+# like it. Behind a word the slash is that of a path. At the beginning it is a command for sure, and none of the others
+# is as near; a backslash may begin a formula.
 CREDENTIAL = "credential"
-SIGNED_WORD = re.compile(r"((?m:^)[^\S\n]*+[/\\]\s*+|(?<![\w.~:/\\-])[/!\\])([^\W\d_]{4,14})(?![^\W\d_])")
+SIGNED_WORD = re.compile(r"((?m:^)[^\S\n]*+[/!\\]\s*+|(?<![\w.~:/\\-])[/!\\])([^\W_]{4,14})(?![^\W_])")
 NEAR_COMMAND, NEAR_WORD = 0.6, 0.8
 LEAST_PLAIN_LETTERS = 4
 REMOVED = "[removed]"
@@ -266,11 +270,12 @@ def _name_credential(match: re.Match[str]) -> str:
     # The word as the command that it is near to.
     letters = unicodedata.normalize("NFKD", match[2].casefold())
     word = "".join(char for char in letters if not unicodedata.combining(char))
-    if sum(char.isascii() for char in word) >= LEAST_PLAIN_LETTERS:
-        # A letter of another script may look like any.
-        word = "".join(CREDENTIAL[i : i + 1] if not char.isascii() else char for i, char in enumerate(word))
-    cutoff = NEAR_WORD if match.string[: match.start()].strip() else NEAR_COMMAND
-    is_near = SequenceMatcher(None, word, CREDENTIAL).ratio() >= cutoff
+    if sum(char in ascii_lowercase for char in word) >= LEAST_PLAIN_LETTERS:
+        # A digit or a letter of another script may look like any.
+        word = "".join(char if char in ascii_lowercase else CREDENTIAL[i : i + 1] for i, char in enumerate(word))
+    is_command = "/" in match[1] and not match.string[: match.start()].strip()
+    is_near = SequenceMatcher(None, word, CREDENTIAL).ratio() >= (NEAR_COMMAND if is_command else NEAR_WORD)
+    is_near = is_near or (is_command and CREDENTIAL.startswith(word.removesuffix("s")))
     return match[1].replace("\\", "/") + CREDENTIAL if is_near else match[0]
 
 

@@ -193,6 +193,9 @@ def test_only_what_follows_the_name_is_taken_out_of_a_message() -> None:
         "/\u0441r\u0435d\u0435nti\u0430l pms",
         "/\uff43\uff52\uff45\uff44ential set pms",
         "\n/ credencial pms",
+        "/credentia1 set pms",
+        "/credential1 set pms",
+        "\n! credential set pms",
     ],
 )
 def test_a_credential_is_taken_out_of_a_message_however_the_command_was_typed(typed: str) -> None:
@@ -212,6 +215,12 @@ def test_a_credential_is_taken_out_of_a_message_in_whatever_way_it_was_set_apart
     assert without_credential(without) == without
 
 
+def test_a_credential_is_taken_out_behind_a_shorter_name_of_the_command() -> None:
+    for name in ("cred", "creds", "Creden"):
+        assert without_credential(f"/{name} set pms hunter2") == "/credential set pms [removed]"
+        assert without_credential(f"the folder /{name} set pms hunter2") == f"the folder /{name} set pms hunter2"
+
+
 def test_a_command_that_is_another_one_stays_as_it_is() -> None:
     names = {command.name for command in all_commands()} | {
         "start",
@@ -228,6 +237,10 @@ def test_a_sentence_about_credentials_stays_as_it_is() -> None:
         "the keys in ~/.aws/credentials are two",
         "see /credential, which asks for it. /credential/ is a folder",
         "Done! Credential set up for you!",
+        "src/auth/credential store.py fails, and so does https://example.org/credential page 2",
+        "why?\n10.0.0.1 GET /credentials HTTP/1.1 403\n10.0.0.1 GET /v1/credential HTTP/2 403",
+        "the password/credential of somebody",
+        "\\central limit theorem, and \\partial f",
         "/credential set list",
         "/credential forget pms now",
     ):
