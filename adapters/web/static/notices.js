@@ -34,20 +34,19 @@ $("notify").addEventListener("click", async () => {
 });
 draw();
 
-let hide = () => {};
+const untilHidden = () => new Promise((resolve) => document.addEventListener("visibilitychange", resolve, { once: true }));
 
 function holdWhileSeen() {
-  hide();
-  // No promise, no lock: the tab may be hidden again by the time it is granted.
-  const untilHidden = () => document.hidden ? null : new Promise((resolve) => { hide = resolve; });
-  if (!document.hidden) navigator.locks?.request(SEEN, { mode: "shared" }, untilHidden);
+  // No promise, no lock: the tab may be hidden again by the time it is granted. Some browsers refuse it to a private tab.
+  const hold = () => document.hidden ? null : untilHidden();
+  if (!document.hidden) navigator.locks?.request(SEEN, { mode: "shared" }, hold).catch(() => {});
 }
 
 document.addEventListener("visibilitychange", holdWhileSeen);
 holdWhileSeen();
 
 // Who looks at another tab of the page sees there what has arrived.
-const isSeen = async () => (await navigator.locks?.query())?.held.some(({ name }) => name === SEEN) ?? false;
+const isSeen = async () => (await navigator.locks?.query().catch(() => null))?.held.some(({ name }) => name === SEEN) ?? false;
 
 export async function notify(chat, text) {
   if (!document.hidden || !notifies() || !text.trim() || (await isSeen())) return;

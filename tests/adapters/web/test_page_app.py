@@ -127,6 +127,31 @@ async def test_a_hidden_tab_is_silent_while_the_person_looks_at_another_one(site
         await other.close()
 
 
+async def test_a_tab_that_was_shown_and_hidden_at_once_still_notifies_and_so_does_one_without_locks(site: Site) -> None:
+    async with open_desktop(site) as window:
+        page = window.page
+        await window.says("hello")
+        await expect(window.answer()).to_have_attribute("aria-busy", "false")
+        await page.get_by_role("button", name="Notify me").press("Enter")
+        # As events come that waited for a busy tab.
+        await page.evaluate("""async () => {
+            for (let count = 0; count < 3; count += 1) document.dispatchEvent(new Event("visibilitychange"));
+            // Behind those of the tab.
+            await navigator.locks.request("parley.seen", { mode: "shared" }, () => null);
+        }""")
+        other = await window.context.new_page()
+        await page.wait_for_function("() => document.hidden", polling=100)
+        await remind(site, content="Feed the bikes.")
+        await sees(page, told := ["Reminder: Feed the bikes."])
+
+        # As browsers answer that store nothing for a site.
+        refuse = "() => Promise.reject(new DOMException('', 'SecurityError'))"
+        await page.evaluate(f"() => {{ navigator.locks.query = {refuse}; }}")
+        await remind(site, content="Oil them.")
+        await sees(page, [*told, "Reminder: Oil them."])
+        await other.close()
+
+
 async def sees(page: Page, texts: list[str]) -> None:
     """Wait until the browser has shown as many notifications; they are these."""
     await page.wait_for_function("count => window.notices.length >= count", arg=len(texts), polling=100)
