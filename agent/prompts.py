@@ -25,6 +25,7 @@ class BudgetTexts:
     own: Text
     of: Text
     not_needed: Text
+    set_by_yourself: Text
     asked: Text
     asked_nobody: Text
     request: Text

@@ -125,6 +125,22 @@ async def test_who_is_refused_asks_for_more_and_an_approver_grants_it_with_a_but
     ) == [(None, "asked"), ("test:olga", "granted")]
 
 
+async def test_nobody_is_asked_for_more_than_a_person_allows_themselves(parley: Parley) -> None:
+    await parley.accept("hello", user="ann", adapter="fake")
+    await parley.platform.wait_for(1)
+    await parley.sql("SELECT parley_set_own_limit(id, 0) FROM users")
+    await parley.accept("hello again", user="ann", adapter="fake")
+    await parley.platform.wait_for(2)
+    assert "the limit that you have set for yourself" in parley.platform.posts[-1].content
+    assert parley.platform.posts[-1].choices == ()
+
+    assert "change or lift it under About me" in await says(parley, "ann", "/more")
+    assert await parley.value("SELECT count(*) FROM budget_grants") == 0
+    # What others limit is asked for, although the own limit is older.
+    await parley.sql("INSERT INTO budgets (kind, token_limit) VALUES ('installation', 0)")
+    assert "has the number 1" in await says(parley, "ann", "/more")
+
+
 async def test_nobody_is_asked_whose_permission_has_ended(parley: Parley) -> None:
     for number, user in enumerate(("olga", "ann"), 1):
         await parley.accept("hello", user=user, adapter="fake")

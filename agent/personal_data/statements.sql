@@ -31,7 +31,7 @@ WHERE user_id = :user_id ORDER BY id;
 SELECT platform, server, roles FROM member_roles WHERE user_id = :user_id ORDER BY id;
 
 -- name: export_limits
-SELECT period, token_limit, cost_limit, tokens_used, cost_used, resets_at FROM budgets
+SELECT kind, period, token_limit, cost_limit, tokens_used, cost_used, resets_at FROM budgets
 WHERE user_id = :user_id ORDER BY id;
 
 -- name: export_requests_for_more

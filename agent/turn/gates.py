@@ -86,7 +86,8 @@ def interrupt(turn: RunningTurn, error: ParleyError) -> TurnResult:
     result = TurnResult(str(error), finished=False, error=error.code, file_ids=list_file_ids(turn.log.steps))
     if isinstance(error, Stopped):
         return replace(result, text=f"{with_closed_fence(turn.log.partial)}\n\n{error}".strip(), status="cancelled")
-    if isinstance(error, LimitExhausted) and turn.message.adapter not in AGENT_ADAPTERS:
+    is_others = isinstance(error, LimitExhausted) and not error.fields["is_own"]
+    if is_others and turn.message.adapter not in AGENT_ADAPTERS:
         result = replace(result, choices=ASK_FOR_MORE)
     if isinstance(error, Refusal) and not turn.log.answers:
         return replace(result, status="refused")

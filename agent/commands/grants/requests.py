@@ -58,11 +58,13 @@ async def ask(session: AsyncSession, user: ResolvedUser, place: Place, *, amount
     """Ask for more of the limit that refuses the person here; return the request's number and how many were told.
 
     Nobody is told a second time of the same request. Raises `Refusal` when no limit is used up, or the
-    same was refused within a day.
+    same was refused within a day, and for the person's own limit, above which nobody else allows them anything.
     """
     limit = await find_exhausted(session, user.id, place)
     if limit is None:
         raise Refusal(prompts().budgets.not_needed)
+    if limit.kind == "own":
+        raise Refusal(prompts().budgets.set_by_yourself)
     parameters = {"user_id": user.id, "table": limit.table, "id": limit.id}
     row = (await session.execute(statements.find_open_request, parameters)).one_or_none()
     if row is not None and row.status == "refused":

@@ -5,7 +5,7 @@ FROM admin.budgets WHERE "table" = :table AND id = :id
 ORDER BY used / nullif(allowed + granted, 0) DESC NULLS LAST LIMIT 1;
 
 -- name: find_exhausted_limit
--- The one that refuses a person in a place.
+-- The one that refuses a person in a place; what they have set for themselves comes last.
 SELECT "table", id, kind, name, period, unit, allowed + granted AS whole, used, resets_at, platform, server
 FROM admin.budgets WHERE used >= allowed + granted AND (
     ("table" = 'users' AND id = :user_id)
@@ -16,7 +16,7 @@ FROM admin.budgets WHERE used >= allowed + granted AND (
           AND place.platform_channel_id = :channel AND place.platform_thread_id IS NOT DISTINCT FROM :thread
     ))
 )
-ORDER BY array_position(ARRAY['users', 'servers', 'budgets'], "table"), id LIMIT 1;
+ORDER BY kind = 'own', array_position(ARRAY['users', 'servers', 'budgets'], "table"), id LIMIT 1;
 
 -- name: take_notices
 SELECT * FROM parley_take_notices(20);

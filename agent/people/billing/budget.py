@@ -68,7 +68,8 @@ class RefusingLimit:
 
     def to_refusal(self) -> Refusal:
         """Return the error that says that it is used up."""
-        return LimitExhausted(who=OWNERS[self.kind], period=PERIODS[self.period], renews_on=self.renews_on)
+        who, period, is_own = OWNERS[self.kind], PERIODS[self.period], self.kind == "own"
+        return LimitExhausted(who=who, period=period, renews_on=self.renews_on, is_own=is_own)
 
 
 @dataclass(frozen=True, slots=True)

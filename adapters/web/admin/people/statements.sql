@@ -36,11 +36,11 @@ WHERE user_id = :id ORDER BY id;
 
 -- name: list_limits
 -- One by one: without OFFSET the planner would join the whole view, which works out every limit.
-SELECT limits.period, limits.unit, limits.allowed, limits.granted, limits.used
+SELECT limits.kind, limits.period, limits.unit, limits.allowed, limits.granted, limits.used
 FROM budgets AS own CROSS JOIN LATERAL (
     SELECT standing.* FROM admin.budgets AS standing WHERE standing."table" = 'budgets' AND standing.id = own.id OFFSET 0
 ) AS limits
-WHERE own.user_id = :id ORDER BY limits.period, limits.unit;
+WHERE own.user_id = :id ORDER BY limits.period, limits.unit, limits.kind;
 
 -- name: list_grants
 -- What was granted on top of the person's own limits, and has not ended.

@@ -7,6 +7,8 @@ from typing import Any
 import httpx
 from playwright.async_api import Browser, expect
 
+from agent.personal_data.export import statements
+from tests.adapters.web.admin.conftest import make_person
 from tests.adapters.web.browser import open_window
 from tests.adapters.web.conftest import BROWSER, BY_HAND, Site
 from tests.adapters.web.test_chat import sends
@@ -91,6 +93,14 @@ async def test_a_person_allows_themselves_less_and_never_more(site: Site) -> Non
         assert len(site.parley.model.requests) == calls
         # Others and what admins allow are as they were.
         assert await site.parley.value("SELECT token_budget_monthly FROM users") == 100000
+        # Whoever reads about the person's limits is told which of them is their own.
+        user_id = await site.parley.value("SELECT id FROM users")
+        async with site.parley.app.database.transaction() as session:
+            rows = (await session.execute(statements.export_limits, {"user_id": user_id})).mappings().all()
+        assert [(row["kind"], row["token_limit"]) for row in rows] == [("own", 0)]
+        await make_person(site, "olga", "admin")
+        async with site.browser("olga") as olga:
+            assert "(set by the person)" in (await olga.get(f"/admin/people/{user_id}")).text
         lifted = await act(ann, "/me", act="set_own_limit", tokens="")
         assert "no limit of your own" in sentence(lifted)
         await sends(ann, "hello!", event_id="e3")
