@@ -24,7 +24,7 @@ SELECT id, filename, mime_type, size_bytes, status FROM file_records WHERE turn_
 -- name: add_transcripts
 -- Only while the attempt runs the turn, and the message is as it was read: it may have been deleted on its platform.
 WITH rewritten AS (
-    UPDATE messages SET content = :content, token_count = :tokens
+    UPDATE messages SET content = :content, token_count = CAST(:tokens AS integer)
     WHERE turn_id = :turn_id AND role = 'user' AND content = :before
       AND EXISTS (SELECT FROM turns WHERE id = :turn_id AND attempt = :attempt AND status = 'running')
     RETURNING id
