@@ -3,6 +3,7 @@
 Embeds of other apps, previews of links and polls are `Card`s, which each platform reads from its own form of them.
 """
 
+from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from mimetypes import MimeTypes
@@ -22,6 +23,7 @@ from shared.db.database import retry_on_lost_db
 from shared.errors import Unavailable, Undeliverable
 from shared.log import get_logger
 from shared.messages import Attachment, PlatformContext, QuotedMessage
+from shared.tasks import shield_until_done
 from shared.text import clean, cut
 
 if TYPE_CHECKING:
@@ -72,7 +74,10 @@ async def post_or_keep(
     reply: CommandReply,
     post: Callable[[Reply], Awaitable[object]],
 ) -> None:
-    """Show a reply that no turn gives to this message, now or when the platform is available again."""
+    """Show a reply that no turn gives to this message, now or when the platform is available again.
+
+    Who is ended meanwhile leaves it to others: the message is read again, and answered no more.
+    """
     to = Destination(
         message.adapter, message.place, message.sender.platform_user_id, message_id=message.platform_message_id
     )
@@ -82,6 +87,9 @@ async def post_or_keep(
         log.warning("command_not_answered", cause=str(error))
     except Unavailable as error:
         await keep(app, to, reply, error=error)
+    except CancelledError:
+        await shield_until_done(keep(app, to, reply, error=Unavailable("Who answers it is ended.")))
+        raise
 
 
 class Edits:

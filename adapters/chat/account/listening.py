@@ -2,9 +2,21 @@
 
 import json
 from abc import ABC, abstractmethod
-from asyncio import Event, Future, Semaphore, TaskGroup, get_running_loop, sleep, wait
+from asyncio import (
+    Event,
+    Future,
+    Semaphore,
+    TaskGroup,
+    create_task,
+    get_running_loop,
+    shield,
+    sleep,
+    wait,
+    wait_for,
+)
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -124,11 +136,15 @@ class Listener(ABC):
             log.info("events_too_old", events=sum(late), **names)
         for event, is_late in zip(events, late, strict=True):
             async with self._slots:
-                work, event_id = take(event, is_late), event.get("event_id")
-                whole = isolated(work, "event_not_taken", unless=(DatabaseLost,), event_id=event_id, **names)
-                task = self._group.create_task(whole)
-                await wait({task}, timeout=EVENT_SECONDS)
-            await task
+                task = create_task(self._finish(take(event, is_late), event_id=event.get("event_id"), **names))
+                with suppress(TimeoutError):
+                    await wait_for(shield(task), EVENT_SECONDS)
+            await shield(task)
+
+    async def _finish(self, work: Awaitable[None], **ids: object) -> None:
+        # The end of the connection waits for it: a command counts from its beginning on, and is not run again.
+        with self._running.kept():
+            await isolated(work, "event_not_taken", unless=(DatabaseLost,), **ids)
 
     def start(self, work: Awaitable[object], what: str, place: str = "") -> None:
         """Do something beside; a shutdown does not wait for it."""
