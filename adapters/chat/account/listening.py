@@ -189,25 +189,25 @@ class Listener(ABC):
 
     def _add(self, place: str, news: News) -> None:
         """Let news of a place be taken after those before; beyond a limit they wait without what was said."""
-        waiting = self._waiting.setdefault(place, [])
-        if waiting:
+        queue = self._waiting.setdefault(place, [])
+        if queue:
             news.chars = len(json.dumps(news.content))
-        if len(waiting) > 1 and sum(earlier.chars for earlier in waiting) > MOST_CHARS:
-            shorter = self.shorten(waiting[-1].content, news.content)
+        if len(queue) > 1 and sum(earlier.chars for earlier in queue) > MOST_CHARS:
+            shorter = self.shorten(queue[-1].content, news.content)
             if shorter is not None:
-                waiting[-1].content, waiting[-1].now = shorter, news.now
+                queue[-1].content, queue[-1].now = shorter, news.now
                 return
-        waiting.append(news)
+        queue.append(news)
         self._untaken[news] = None
-        if len(waiting) == 1:
-            self._group.create_task(self._take(place, waiting))
+        if len(queue) == 1:
+            self._group.create_task(self._take(place, queue))
 
-    async def _take(self, place: str, waiting: list[News]) -> None:
-        while waiting:
-            await self._fill(place, waiting[0])
-            work, names = self.take(place, waiting[0].content), {"platform": self.platform.name, "place": place}
+    async def _take(self, place: str, queue: list[News]) -> None:
+        while queue:
+            await self._fill(place, queue[0])
+            work, names = self.take(place, queue[0].content), {"platform": self.platform.name, "place": place}
             await isolated(work, "place_not_taken", unless=(DatabaseLost,), **names)
-            news = waiting.pop(0)
+            news = queue.pop(0)
             del self._untaken[news]
             news.is_taken.set_result(None)
             self._has_moved.set()
@@ -224,19 +224,20 @@ class Listener(ABC):
             except DatabaseLost:
                 raise
             except (Unavailable, Undeliverable) as error:
-                refused = REFUSED_SECONDS if isinstance(error, Refused) else 0.0
-                patience = self.platform.patience if isinstance(error, Unavailable) else refused
+                patience = self.platform.patience
+                if not isinstance(error, Unavailable):
+                    patience = REFUSED_SECONDS if isinstance(error, Refused) else 0.0
                 if self.app.clock.monotonic() - began + pause > patience:
                     log.error("place_not_read", cause=str(error), **names)
                     return
             await sleep(pause)
             pause = min(self.platform.longest_wait, pause * 2)
 
-    async def _note_marks(self, noted: str) -> None:
+    async def _note_marks(self, last: str) -> None:
         while True:
             await self._has_moved.wait()
             self._has_moved.clear()
             oldest = next(iter(self._untaken), None)
             mark = self._mark if oldest is None else oldest.since
-            if mark != noted:
-                await self._lease.note(noted := mark)
+            if mark != last:
+                await self._lease.note(last := mark)
