@@ -19,7 +19,7 @@ Check = Callable[[], Awaitable[None]]
 CALL_SECONDS, TOO_MUCH, TOO_MANY, SERVER_FAULT = 30.0, 413, 429, 500
 # How long one call waits because the platform asks for it, and after how many seconds it is repeated.
 PATIENCE, PAUSES = 60.0, (0.5, 2.0)
-LONGEST_PAUSE, CONNECT_SECONDS, MOST_BYTES, CHUNK = 3600.0, 10.0, 64 * 1024 * 1024, 64 * 1024
+LONGEST_PAUSE, CONNECT_SECONDS, CHUNK = 3600.0, 10.0, 64 * 1024
 MOST_READ = 50
 
 log = get_logger()
@@ -36,6 +36,10 @@ class TooLarge(Undeliverable):
     """A request that is larger than the platform, or a proxy before it, takes."""
 
 
+class AnswerTooLarge(Unavailable):
+    """An answer of which more came than is read of one: whoever can, asks for less."""
+
+
 class ApiClient:
     """Requests with the same token to one platform, which errors call by its `title`; paths begin at its `root`."""
 
@@ -45,6 +49,8 @@ class ApiClient:
     code_field: ClassVar[str]
     reason_field: ClassVar[str]
     wait_field: ClassVar[str]
+    # Of one answer.
+    most_bytes = 64 * 1024 * 1024
 
     def __init__(self, address: str, token: SecretStr | None = None) -> None:
         self.address = address.rstrip("/")
@@ -151,10 +157,18 @@ class ApiClient:
                     return TOO_MUCH, {}
                 if 300 <= response.status < 400:
                     return SERVER_FAULT, {"error": f"it redirects ({response.status})"}
-                answer = json.loads(await _read(response))
+                answer = json.loads(await self._read(response))
                 return response.status, answer if isinstance(answer, dict) else {}
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError) as error:
             return SERVER_FAULT, {"error": f"{type(error).__name__}: {error}"}
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytearray:
+        text = bytearray()
+        async for chunk in response.content.iter_chunked(CHUNK):
+            text += chunk
+            if len(text) > self.most_bytes:
+                raise AnswerTooLarge(f"{self.title} answers with more than {self.most_bytes} bytes.")
+        return text
 
 
 def part(value: Any, *names: str) -> Json:
@@ -169,12 +183,3 @@ def objects(value: Any, *names: str) -> list[Json]:
     *outer, last = names
     inner = part(value, *outer).get(last)
     return [item for item in inner if isinstance(item, dict)] if isinstance(inner, list) else []
-
-
-async def _read(response: aiohttp.ClientResponse) -> bytearray:
-    text = bytearray()
-    async for chunk in response.content.iter_chunked(CHUNK):
-        text += chunk
-        if len(text) > MOST_BYTES:
-            raise ValueError(f"its answer has more than {MOST_BYTES} bytes")
-    return text

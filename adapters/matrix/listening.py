@@ -10,7 +10,7 @@ from functools import partial
 from secrets import randbelow
 from typing import Any
 
-from adapters.api_client import Json, objects, part
+from adapters.api_client import AnswerTooLarge, Json, objects, part
 from adapters.base import STORE_SECONDS
 from adapters.chat.account.invitations import Invitations
 from adapters.chat.account.listening import Listener, News
@@ -39,13 +39,11 @@ statements = load_statements(__file__)
 log = get_logger()
 
 POLL_MS, SYNC_SECONDS, FIRST_SYNC_SECONDS = 20_000, 60.0, 300.0
-# Of the events of a room that were missed; no honest homeserver has so many pages.
-PAGE, MOST_PAGES = 500, 200
+# Of the events of a room that were missed; no honest homeserver has so many pages, and none of them is too large.
+PAGE, MOST_PAGES = 100, 1000
 LAZY = {"lazy_load_members": True}
 STATE: Json = {"types": HELD, **LAZY}
-FILTER: Json = {"presence": {"types": []}, "room": {"state": STATE, "timeline": {"limit": 50, **LAZY}}}
-# The state of all rooms, as it is now: what was written is read from the mark on.
-NOTHING_WRITTEN: Json = {"presence": {"types": []}, "room": {"state": STATE, "timeline": {"limit": 1}}}
+EVENTS = 50
 NOTHING: Json = {"timeline": {}}
 LEFT: Json = {"membership": "leave"}
 ENCRYPTED_ROOM = "This room is encrypted, and I can't read it; please invite me to a room without encryption."
@@ -76,7 +74,7 @@ class MatrixListener(Listener):
         """Read the state of all rooms."""
         # Synapse answers equal requests from a cache for two minutes; the timeout, which has no effect here, differs.
         query: Json = {"set_presence": "online", "timeout": randbelow(10**9)}
-        batch = await self._sync(NOTHING_WRITTEN, seconds=FIRST_SYNC_SECONDS, **query)
+        batch = await self._sync(1, seconds=FIRST_SYNC_SECONDS, **query)
         self._rooms.note(part(batch, "rooms", "join"))
         self._take_invites(batch)
         log.info("matrix_listens", rooms=len(self._rooms))
@@ -86,14 +84,20 @@ class MatrixListener(Listener):
         """Read the events of all rooms since the mark."""
         # A time of its own: what the cache has of the process before ends where that one hung up.
         timeout = POLL_MS - randbelow(POLL_MS // 2)
-        batch = await self._sync(FILTER, seconds=SYNC_SECONDS, timeout=timeout, since=mark)
+        query: Json = {"seconds": SYNC_SECONDS, "timeout": timeout, "since": mark}
+        try:
+            batch = await self._sync(EVENTS, **query)
+        except AnswerTooLarge:
+            # However much people write at once: what is left out of a room is read of that room alone.
+            batch = await self._sync(1, **query)
         joined = part(batch, "rooms", "join")
         # Where earlier events are still to be taken, what holds after these is not noted yet.
         self._rooms.note({room_id: joined[room_id] for room_id in joined if not self.is_busy(room_id)})
         self._take_invites(batch)
         return str(batch["next_batch"]), joined | dict.fromkeys(part(batch, "rooms", "leave"), LEFT)
 
-    async def _sync(self, what: Json, *, seconds: float, **query: Any) -> Json:
+    async def _sync(self, events: int, *, seconds: float, **query: Any) -> Json:
+        what: Json = {"presence": {"types": []}, "room": {"state": STATE, "timeline": {"limit": events, **LAZY}}}
         return await self._client.call("GET", ("sync",), seconds=seconds, filter=json.dumps(what), **query)
 
     def shorten(self, earlier: Json, later: Json) -> Json | None:

@@ -4,6 +4,7 @@ import asyncio
 from itertools import pairwise
 from typing import Any
 
+import asyncpg
 import pytest
 
 from adapters.base import key_of
@@ -16,7 +17,7 @@ from tests.adapters.discord.conftest import Scene
 from tests.standins.discord import Fault, Json, Sent
 from tests.standins.discord.rules import MEGABYTE
 from tests.standins.openai_api import Answer, OpenAIStub
-from tests.support.connections import run_as_owner
+from tests.support.connections import begin_again
 
 
 def edits(server: Scene) -> list[Sent]:
@@ -155,14 +156,14 @@ async def test_the_files_of_a_slow_answer_are_in_its_message_once_as_many_as_one
 
 
 async def test_a_fresh_database_beside_an_old_channel_overwrites_no_older_answer(
-    scene: Scene, address: Address, model: OpenAIStub
+    scene: Scene, address: Address, owner: asyncpg.Connection, model: OpenAIStub
 ) -> None:
     model.play([Answer("The first."), Answer("The second.")])
     async with scene.opened(address, model):
         await scene.ann.says("hello", scene.ann.dm())
         await scene.ann.hears(scene.ann.dm())
         await scene.until_value("delivered", "SELECT status FROM outbox")
-        await run_as_owner(address, "TRUNCATE turns, inbox, outbox, conversations RESTART IDENTITY CASCADE")
+        await begin_again(owner)
 
         await scene.ann.says("hello again", scene.ann.dm())
 

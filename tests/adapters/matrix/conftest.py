@@ -49,6 +49,7 @@ class Scene(ChatScene):
     proxy: HomeserverProxy
     invites: str = "all"
     is_hasty: bool = False
+    most_bytes: int | None = None
 
     @property
     def connections(self) -> Listeners:
@@ -93,7 +94,9 @@ class Scene(ChatScene):
         return {f"MATRIX_{name}": value for name, value in names.items()}
 
     def build(self, **options: Any) -> MatrixPlatform:
-        return (HastyPlatform if self.is_hasty else MatrixPlatform)(self.own, **options)
+        platform = (HastyPlatform if self.is_hasty else MatrixPlatform)(self.own, **options)
+        platform.client.most_bytes = self.most_bytes or platform.client.most_bytes
+        return platform
 
     async def until_taken(self, event_id: str) -> None:
         """Return once the adapter has noted that it is done with an event."""

@@ -14,6 +14,7 @@ from tests.adapters.matrix.test_promises import was_answered
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.homeserver_proxy import HISTORY, SILENCE, Fault
 
+ANSWER_BYTES = 1024 * 1024
 NONSENSE: tuple[Any, ...] = ("many", None, [], {"a": 1}, 2**70, -1)
 SAID = "SELECT content FROM inbox ORDER BY id"
 EDITED = {"msgtype": "m.text", "body": "* x", "m.new_content": {"msgtype": "m.text", "body": "x"}}
@@ -259,3 +260,26 @@ async def test_rooms_that_name_each_other_as_successors_are_no_circle_to_run_in(
 
     await matrix.hears("Here.")
     assert sum("/join/" in call.path for call in matrix.proxy.journal) <= 2
+
+
+async def test_a_flood_of_large_messages_in_many_rooms_is_read_room_by_room(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    ann, bob, scene.most_bytes = scene.ann, scene.bob, ANSWER_BYTES
+    rooms = [await bob.makes_room(scene.agent.id) for _ in range(3)]
+    for room in rooms:
+        await scene.agent.joins(room)
+    async with scene.opened(address, model, works=False):
+        await ann.says(scene.direct, "hello")
+        await scene.until_value("hello", "SELECT content FROM inbox")
+        await scene.until_value(True, "SELECT mark IS NOT NULL FROM chat_listeners")
+    texts = [f"{number} {'x' * 9000}" for number in range(50)]
+    for text in texts:
+        for room in rooms:
+            await bob.says(room, text)
+    async with scene.opened(address, model, works=False):
+        await ann.says(scene.direct, "and then")
+        await scene.until_value(152, "SELECT count(*) FROM inbox")
+        for room in rooms:
+            said = "SELECT content FROM inbox WHERE platform_channel_id = :room ORDER BY id"
+            assert [row.content for row in await scene.sql(said, room=room)] == texts

@@ -11,6 +11,7 @@ import asyncpg
 import pytest
 from aiohttp import web
 
+from adapters.api_client import AnswerTooLarge
 from adapters.base import stay_up
 from adapters.chat.parts import Post
 from adapters.chat.posting import PostingPlatform
@@ -27,6 +28,7 @@ from tests.adapters.matrix.conftest import Scene
 from tests.adapters.matrix.test_promises import was_answered
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.stand_in import ChatStandIn
+from tests.support.connections import begin_again
 from tests.support.homeserver_proxy import HISTORY, SILENCE, Fault
 
 SAID = "SELECT content FROM inbox ORDER BY id"
@@ -191,7 +193,8 @@ async def test_answers_of_a_server_that_lies_are_those_of_one_that_is_away() -> 
         calls = [client.call("GET", (kind,)) for kind in ("elsewhere", "deep", "endless")]
         errors = await asyncio.gather(*calls, return_exceptions=True)
         await client.aclose()
-    assert [type(error) for error in errors] == [Unavailable] * 3
+    assert [type(error) for error in errors] == [Unavailable, Unavailable, AnswerTooLarge]
+    assert issubclass(AnswerTooLarge, Unavailable)
 
 
 @pytest.mark.parametrize("wait", [-5, "for ever", [], float("inf")])
@@ -298,7 +301,7 @@ async def test_an_invitation_of_a_stranger_keeps_no_other_waiting_for_a_look_up(
 async def test_notices_of_a_database_that_begins_again_are_new_ones(matrix: Scene, owner: asyncpg.Connection) -> None:
     matrix.model.play([Answer("Hello."), Answer("Hello again.")])
     for answer in ("Hello.", "Hello again."):
-        await owner.execute("TRUNCATE turns, inbox, outbox, conversations, budget_grants RESTART IDENTITY CASCADE")
+        await begin_again(owner)
         await matrix.ann.says(matrix.direct, "hello")
         await matrix.hears(answer)
         async with matrix.parley.app.database.transaction() as session:
