@@ -1,4 +1,4 @@
-"""Ends a process whose output somebody reads through pipes."""
+"""Writes to a process, and ends one whose output somebody reads through pipes."""
 
 import asyncio
 from asyncio.subprocess import Process
@@ -6,6 +6,18 @@ from contextlib import suppress
 
 CHUNK_BYTES = 1 << 16
 HELD_SECONDS = 5.0
+
+
+async def write_to(process: Process, content: bytes) -> bool:
+    """Write to the standard input of a process; returns False if it has ended, or reads no more."""
+    assert process.stdin is not None  # noqa: S101  # it was started with pipes
+    try:
+        process.stdin.write(content)
+        await process.stdin.drain()
+    # Where the end is known already, uvloop says so by a `RuntimeError`.
+    except (OSError, RuntimeError):
+        return False
+    return True
 
 
 async def kill(process: Process, *, held_seconds: float = HELD_SECONDS) -> None:

@@ -6,7 +6,7 @@ import shlex
 import signal
 import sys
 import tempfile
-from asyncio import StreamReader, StreamWriter
+from asyncio import StreamReader
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from shared.errors import ToolError
 from shared.log import get_logger
-from shared.processes.ending import kill
+from shared.processes.ending import kill, write_to
 from shared.sandbox.job import MEGABYTE, NO_CONFINEMENT, PROGRAM_FOLDER, Limits, Rights
 from shared.sandbox.runs import has_byte, to_environment, watch
 from shared.sandbox.tree import make_folder, remove
@@ -138,7 +138,7 @@ async def _exchange(process: Process, content: bytes, program: Program, *, right
     reading = [
         asyncio.ensure_future(_read_pipe(process.stdout, program.output_bytes, process)),
         asyncio.ensure_future(_read_pipe(process.stderr, MAX_REASON_BYTES, process)),
-        asyncio.ensure_future(_write_pipe(process.stdin, content)),
+        asyncio.ensure_future(_write_all(process, content)),
     ]
     try:
         async with asyncio.timeout(rights.limits.seconds):
@@ -171,9 +171,8 @@ async def _read_pipe(pipe: StreamReader, most_bytes: int, process: Process) -> b
     return bytes(chunks)
 
 
-async def _write_pipe(pipe: StreamWriter, content: bytes) -> None:
+async def _write_all(process: Process, content: bytes) -> None:
     # A program that has read enough closes its end.
-    with suppress(BrokenPipeError, ConnectionResetError):
-        pipe.write(content)
-        await pipe.drain()
-    pipe.close()
+    await write_to(process, content)
+    assert process.stdin is not None  # noqa: S101  # it was started with pipes
+    process.stdin.close()

@@ -21,6 +21,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError, jsonrpc_message_adapter
 
 from shared.errors import Unavailable
+from shared.processes.ending import write_to
 
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 MAX_LINE_BYTES = 256 * 1024 * 1024
@@ -178,11 +179,11 @@ async def _keep_complaints(process: Process, complaints: bytearray) -> None:
 
 
 async def _write(process: Process, outlet: Outgoing) -> None:
-    assert process.stdin is not None  # noqa: S101 - it was started with pipes
-    with suppress(ConnectionError, anyio.ClosedResourceError):
+    with suppress(anyio.ClosedResourceError):
         async for message in outlet:
-            process.stdin.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
-            await process.stdin.drain()
+            line = message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+            if not await write_to(process, line):
+                return
 
 
 async def _end(process: Process) -> None:

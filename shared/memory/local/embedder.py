@@ -7,7 +7,6 @@ import sys
 from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from shared.clock import Clock
@@ -21,7 +20,7 @@ from shared.memory.embeddings import (
     RequestLimits,
 )
 from shared.messages import Usage
-from shared.processes.ending import kill
+from shared.processes.ending import kill, write_to
 from shared.settings import LOCAL_EMBEDDING_MODELS
 
 PROGRAM = Path(__file__).with_name("program.py")
@@ -134,9 +133,7 @@ class LocalEmbedder:
         answer: asyncio.Future[Vectors] = asyncio.get_running_loop().create_future()
         self._waiting.append(answer)
         self._watch_idleness()
-        with suppress(OSError):
-            process.stdin.write(json.dumps(texts).encode() + b"\n")
-            await process.stdin.drain()
+        await write_to(process, json.dumps(texts).encode() + b"\n")
         return await answer
 
     def _watch_idleness(self) -> None:

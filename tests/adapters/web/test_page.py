@@ -289,7 +289,7 @@ async def test_a_credential_is_entered_in_a_field_that_hides_it(window: Window, 
         await window.says(line)
         await expect(window.answer()).to_have_attribute("aria-busy", "false")
     await window.page.reload()
-    await expect(window.page.get_by_text("/credential set pms [removed]")).to_have_count(2)
+    await expect(window.page.locator(".bubble").get_by_text("/credential set pms [removed]")).to_have_count(2)
     replies = await site.parley.sql("SELECT json_agg(web_replies) FROM web_replies")
     messages = await site.parley.sql("SELECT json_agg(inbox) FROM inbox")
     assert "4712" not in f"{replies}{messages}{[request.body for request in site.parley.model.requests]}"
