@@ -1,6 +1,5 @@
 """Shared fixtures: a real Postgres, a migrated database for each test, and a Parley with its worker."""
 
-import asyncio
 import gc
 import os
 import signal
@@ -19,7 +18,6 @@ from adapters.cli.serving import COLLECT_AFTER
 from agent.llm.providers.library import import_litellm
 from shared.db.database import Address, Database
 from shared.db.hosts import URL
-from shared.db.pooling.event_loop import Loop
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
 from tests.support.connections import connected
@@ -49,17 +47,6 @@ structlog.configure(
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts programs in the background like that, and the commands that tests interrupt would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-class EventLoopPolicy(asyncio.DefaultEventLoopPolicy):
-    """Has everything run on the loop that the program has, which also takes less of the processor than Python's own."""
-
-    def new_event_loop(self) -> asyncio.AbstractEventLoop:
-        """Return a new loop."""
-        return Loop()
-
-
-asyncio.set_event_loop_policy(EventLoopPolicy())
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
