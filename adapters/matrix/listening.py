@@ -40,7 +40,7 @@ log = get_logger()
 
 POLL_MS, SYNC_SECONDS, FIRST_SYNC_SECONDS = 20_000, 60.0, 300.0
 # Of the events of a room that were missed; no honest homeserver has so many pages, and none of them is too large.
-PAGE, MOST_PAGES = 100, 1000
+PAGE, MOST_PAGES = 400, 250
 LAZY = {"lazy_load_members": True}
 STATE: Json = {"types": HELD, **LAZY}
 EVENTS = 50
