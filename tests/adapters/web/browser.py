@@ -27,6 +27,7 @@ ARGUMENTS = [
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
+    "--no-startup-window",
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
@@ -110,15 +111,20 @@ async def open_window(chromium: Browser, address: str, **options: Any) -> AsyncI
     )
     page.on("pageerror", lambda error: window.complaints.append(str(error)))
     page.on("request", lambda request: window.requests.append(request.url))
-    await page.goto(address)
-    # The link's own page only leads to the chat, whose scripts have run once that is loaded.
-    await page.wait_for_url(lambda url: "key=" not in url)
+    await follow_link(page, address)
     try:
         yield window
     finally:
         await context.close()
     expected = window.expected_complaint
     assert [complaint for complaint in window.complaints if expected is None or expected not in complaint] == []
+
+
+async def follow_link(page: Page, address: str) -> None:
+    """Open the page as its person."""
+    await page.goto(address)
+    # The link's own page only leads to the chat, whose scripts have run once that is loaded.
+    await page.wait_for_url(lambda url: "key=" not in url)
 
 
 async def take_picture(page: Page, name: str, **options: Any) -> None:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from playwright.async_api import Browser, Page, async_playwright, expect
 
 from adapters.web.page.page import OFFLINE, to_address
-from tests.adapters.web.browser import TIMEOUT, Window, open_window, running_chromium
+from tests.adapters.web.browser import TIMEOUT, Window, follow_link, open_window, running_chromium
 from tests.adapters.web.conftest import Site
 from tests.adapters.web.test_page import remind
 from tests.adapters.web.test_page_chats import examine
@@ -61,7 +61,7 @@ async def test_the_page_has_a_theme_and_opens_offline(site: Site, chromium: Brow
 
 @asynccontextmanager
 async def open_desktop(site: Site) -> AsyncIterator[Window]:
-    """Open the page in a browser as on a desktop, which shows notifications, and hides a page behind another one."""
+    """Open a chat in a browser as on a desktop, which shows notifications, and hides a page behind another one."""
     # The part without a desktop, which the other tests use, refuses all notifications. With Playwright's defaults every
     # page counts as one that is seen.
     with running_chromium("chromium") as address:
@@ -72,8 +72,13 @@ async def open_desktop(site: Site) -> AsyncIterator[Window]:
             await context.grant_permissions(["notifications"])
             page = await context.new_page()
             await page.add_init_script(SHOWN)
-            await page.goto(site.link("ann"))
-            yield Window(page, context)
+            await follow_link(page, site.link("ann"))
+            window = Window(page, context)
+            await window.says("hello")
+            await expect(window.answer()).to_have_attribute("aria-busy", "false")
+            await page.get_by_role("button", name="Notify me").press("Enter")
+            await expect(page.get_by_role("button", name="Notify me")).to_have_attribute("aria-pressed", "true")
+            yield window
             await browser.close()
 
 
@@ -81,8 +86,6 @@ async def test_the_browser_shows_what_arrives_in_any_chat_while_the_page_is_hidd
     gate, late = gated_answer("Bikes need oil.")
     async with open_desktop(site) as window:
         page = window.page
-        await window.says("hello")
-        await expect(window.answer()).to_have_attribute("aria-busy", "false")
         first = page.url.partition("#")[2]
         site.parley.model.play(late)
         await window.says("what do bikes need?")
@@ -91,8 +94,6 @@ async def test_the_browser_shows_what_arrives_in_any_chat_while_the_page_is_hidd
         await window.says("and what else?")
         await site.parley.model.until(3)
         second = page.url.partition("#")[2]
-        await page.get_by_role("button", name="Notify me").press("Enter")
-        await expect(page.get_by_role("button", name="Notify me")).to_have_attribute("aria-pressed", "true")
         other = await window.context.new_page()
         await page.wait_for_function("() => document.hidden", polling=100)
 
@@ -110,10 +111,6 @@ async def test_the_browser_shows_what_arrives_in_any_chat_while_the_page_is_hidd
 async def test_a_hidden_tab_is_silent_while_the_person_looks_at_another_one(site: Site) -> None:
     async with open_desktop(site) as window:
         page = window.page
-        await window.says("hello")
-        await expect(window.answer()).to_have_attribute("aria-busy", "false")
-        await page.get_by_role("button", name="Notify me").press("Enter")
-        await expect(page.get_by_role("button", name="Notify me")).to_have_attribute("aria-pressed", "true")
         other = await window.context.new_page()
         await other.goto(page.url)
         await page.wait_for_function("() => document.hidden", polling=100)
@@ -130,9 +127,6 @@ async def test_a_hidden_tab_is_silent_while_the_person_looks_at_another_one(site
 async def test_a_tab_that_was_shown_and_hidden_at_once_still_notifies_and_so_does_one_without_locks(site: Site) -> None:
     async with open_desktop(site) as window:
         page = window.page
-        await window.says("hello")
-        await expect(window.answer()).to_have_attribute("aria-busy", "false")
-        await page.get_by_role("button", name="Notify me").press("Enter")
         # As events come that waited for a busy tab.
         await page.evaluate("""async () => {
             for (let count = 0; count < 3; count += 1) document.dispatchEvent(new Event("visibilitychange"));
