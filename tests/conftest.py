@@ -1,8 +1,10 @@
 """Shared fixtures: a real Postgres, a migrated database for each test, and a Parley with its worker."""
 
+import asyncio
 import gc
 import os
 import signal
+import warnings
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
@@ -18,6 +20,7 @@ from adapters.cli.serving import COLLECT_AFTER
 from agent.llm.providers.library import import_litellm
 from shared.db.database import Address, Database
 from shared.db.hosts import URL
+from shared.db.pooling.event_loop import Loop
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
 from tests.support.connections import connected
@@ -47,6 +50,27 @@ structlog.configure(
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts programs in the background like that, and the commands that tests interrupt would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class ClosingLoop(Loop):
+    """The loop that the program has, which also takes less of the processor than Python's own."""
+
+    def close(self) -> None:
+        """Close it, also while warnings are errors: one about an open connection would leave uvloop waiting for it."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("default", ResourceWarning)
+            super().close()
+
+
+class EventLoopPolicy(asyncio.DefaultEventLoopPolicy):
+    """Has everything in a test process run on it."""
+
+    def new_event_loop(self) -> asyncio.AbstractEventLoop:
+        """Return a new loop."""
+        return ClosingLoop()
+
+
+asyncio.set_event_loop_policy(EventLoopPolicy())
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
