@@ -34,12 +34,12 @@ function list(select, options) {
 export function showChoices(choices) {
   Object.assign(chosen, choices);
   unsent = {};
-  show($("choose-persona"), chosen.persona_id);
-  show($("choose-model"), chosen.model);
-  showFace();
+  showChosen();
 }
 
-function showFace() {
+function showChosen() {
+  show($("choose-persona"), chosen.persona_id);
+  show($("choose-model"), chosen.model);
   const picture = face()?.picture;
   $("face").hidden = !picture;
   if (picture) $("face").src = pictureOf(picture);
@@ -60,9 +60,12 @@ export function takeChoices() {
 
 async function choose(change) {
   const { chat } = page;
+  // What the chat says that it has arrives with its past, and is not chosen later than this.
+  await page.loaded;
+  if (page.chat !== chat) return;
   const before = { ...chosen };
   Object.assign(chosen, change);
-  showFace();
+  showChosen();
   if (!hasBegun()) {
     Object.assign(unsent, change);
     return;

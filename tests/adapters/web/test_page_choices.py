@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, expect
+from playwright.async_api import Browser, Route, expect
 
 from adapters.web.page.choices import NOT_OPEN
 from tests.adapters.web.browser import open_window
@@ -74,6 +74,33 @@ async def test_a_person_chooses_who_answers_in_a_chat_and_by_what_model(site: Si
 
         await page.locator("#new-chat").dispatch_event("click")
         await expect(persona.locator("option:checked")).to_have_text("Sage")
+
+
+async def test_what_is_chosen_before_the_past_of_the_chat_has_arrived_counts(site: Site, chromium: Browser) -> None:
+    await site.parley.sql("SELECT admin.open_model('openai/large')")
+    await define(site, "Sage", platform="web")
+    await define(site, "Poet", open_to="guest")
+    past, chosen = asyncio.Event(), asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        past.set()
+        await chosen.wait()
+        await route.continue_()
+
+    async with open_window(chromium, site.link("ann")) as window:
+        page = window.page
+        persona = page.get_by_label("Persona")
+        await page.route("**/page/chats/*/messages", hold)
+        await page.reload()
+        await past.wait()
+        await expect(persona.locator("option")).to_have_text(["Sage", "Poet"])
+        await persona.select_option("Poet")
+        chosen.set()
+        await page.get_by_label("Model", exact=True).select_option("openai/large")
+        await window.says("hello")
+        await expect(window.answer()).to_have_attribute("aria-busy", "false")
+        await expect(persona.locator("option:checked")).to_have_text("Poet")
+        assert await latest(site) == ("Poet", "openai/large", True)
 
 
 async def test_what_was_closed_meanwhile_is_not_shown_as_chosen(site: Site, chromium: Browser) -> None:
