@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from tests.support.forks import Request, get_command, get_forks
+from tests.support.processes import list_children
 from tests.support.source_tree import list_measuring_variables
 
 PARLEY = str(Path(sys.executable).with_name("parley"))
@@ -79,6 +80,10 @@ class Shell:
             stderr=self.errors,
             encoding="utf-8",
         )
+
+    def list_forks(self) -> set[int]:
+        """Return the process ids of what runs here until it is stopped: warm programs, not what stands for them."""
+        return {pid for pid in list_children(get_forks().pid) if Path(f"/proc/{pid}/cwd").resolve() == self.folder}
 
 
 def cell(shell: Shell, query: str, *options: str) -> str:

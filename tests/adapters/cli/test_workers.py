@@ -15,13 +15,19 @@ from typing import Any
 import pytest
 
 from shared.db.embedded.server import start_postgres
-from tests.adapters.cli.shell import Shell, cell
+from tests.adapters.cli.shell import Shell
 from tests.adapters.cli.test_running import ask_over_http, fetch, find_base, running_parley
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body
+from tests.support.eventually import eventually
 from tests.support.processes import is_alive, list_children, wait_until_gone
 
-OPEN = "SELECT count(*) FROM inbox WHERE status IN ('waiting', 'claimed')"
+# In the database: each look from outside would be a program of its own.
+UNTIL_ANSWERED = """
+DO $$ BEGIN
+    WHILE EXISTS (SELECT FROM inbox WHERE status IN ('waiting', 'claimed')) LOOP PERFORM pg_sleep(0.05); END LOOP;
+END $$
+"""
 
 
 class Held:
@@ -54,6 +60,7 @@ class Run:
 
     shell: Shell
     running: "Popen[str]"
+    pid: int
     lines: list[str]
     model: Held
     log: Path
@@ -89,29 +96,32 @@ class Run:
     async def until_ready(self, workers: int = 2) -> None:
         """Wait until the page says that so many workers run."""
         expected = {"status": "ready", "workers": workers, "configured_workers": 2}
-        while True:
+
+        async def is_ready() -> bool:
             try:
-                if json.loads((await asyncio.to_thread(fetch, f"{self.base}/readyz"))[1]) == expected:
-                    return
+                return bool(json.loads((await asyncio.to_thread(fetch, f"{self.base}/readyz"))[1]) == expected)
             except OSError:
                 # Nobody listens just now.
-                await asyncio.sleep(0.05)
+                return False
+
+        await eventually(is_ready)
 
 
 @asynccontextmanager
 async def opened_run(shell: Shell, model: OpenAIStub) -> AsyncIterator[Run]:
-    """Start `parley run` as its users do, and wait for both workers."""
+    """Start `parley run` and wait for both workers."""
     gate = Held()
     model.play(gate.answer)
     log = shell.folder / "log"
     # A file, because nobody reads a pipe meanwhile.
     with log.open("w") as file:
         settings = {"OPENAI_BASE_URL": model.base_url, "LLM_MODELS": "small", "MAX_TURNS": "1", "LOG_FORMAT": "json"}
-        cold = replace(shell, is_warm=False, errors=file.fileno())
-        starting = running_parley(cold, "run", until="Ctrl+C stops it", PORT="0", WORKERS="2", **settings)
+        logged, others = replace(shell, errors=file.fileno()), shell.list_forks()
+        starting = running_parley(logged, "run", until="Ctrl+C stops it", PORT="0", WORKERS="2", **settings)
         running, lines = await asyncio.to_thread(starting.__enter__)
         try:
-            run = Run(shell, running, lines, gate, log)
+            (pid,) = shell.list_forks() - others
+            run = Run(shell, running, pid, lines, gate, log)
             await run.until_ready()
             yield run
         finally:
@@ -136,7 +146,7 @@ async def test_turns_run_in_both_processes_and_what_a_killed_one_began_is_ended_
         # All lines of processes that work say which one it is.
         assert {line.get("worker") for line in lines} == {1, 2}
 
-        first, second = list_children(run.running.pid)
+        first, second = list_children(run.pid)
         asking = await run.begin()
         os.kill(second, signal.SIGKILL)
         run.model.is_open.set()
@@ -146,7 +156,7 @@ async def test_turns_run_in_both_processes_and_what_a_killed_one_began_is_ended_
         (end,) = find_event(lines, "worker_ended")
         assert (end["worker"], end["pid"], end["cause"], end["restart_seconds"]) == (2, second, "SIGKILL", 1.0)
         assert {line["worker"] for line in find_event(lines, "worker_ready")} == {2}
-        again, third = list_children(run.running.pid)
+        again, third = list_children(run.pid)
         assert (again, third != second, is_alive(third)) == (first, True, True)
         assert run.shell.says("doctor", "--json").count('"2 run"') == 1
 
@@ -157,29 +167,29 @@ async def test_turns_run_in_both_processes_and_what_a_killed_one_began_is_ended_
         assert all(isinstance(outcome, OSError) for outcome in await asking)
         await run.until_ready()
         assert await run.ask("cid") == "Good morning."
-        assert list_children(run.running.pid)[0] == third
-        while await asyncio.to_thread(cell, run.shell, OPEN) != "0":
-            assert is_alive(run.running.pid)
+        assert list_children(run.pid)[0] == third
+        await asyncio.to_thread(run.shell.says, "psql", "-c", UNTIL_ANSWERED)
+        assert is_alive(run.pid)
 
 
 async def test_kill_9_of_the_program_leaves_no_process(fresh: Shell, model: OpenAIStub) -> None:
     async with opened_run(fresh, model) as run:
-        pids = list_children(run.running.pid)
+        pids = list_children(run.pid)
         assert len(pids) == 2
         asking = asyncio.create_task(run.ask("ann"))
         await run.model.until(1)
-        run.running.kill()
-        await asyncio.to_thread(wait_until_gone, [run.running.pid, *pids])
+        os.kill(run.pid, signal.SIGKILL)
+        await asyncio.to_thread(wait_until_gone, [run.pid, *pids])
         await asyncio.gather(asking, return_exceptions=True)
 
 
 async def test_ctrl_c_lets_turns_end_and_a_second_one_does_not(fresh: Shell, model: OpenAIStub) -> None:
     async with opened_run(fresh, model) as run:
-        pids = list_children(run.running.pid)
+        pids = list_children(run.pid)
         asking = asyncio.create_task(run.ask("ann"))
         await run.model.until(1)
         # As a terminal does: to all processes.
-        for pid in (run.running.pid, *pids):
+        for pid in (run.pid, *pids):
             os.kill(pid, signal.SIGINT)
         await run.until_stopping()
         # And as systemd does: to all processes again.
@@ -193,7 +203,7 @@ async def test_ctrl_c_lets_turns_end_and_a_second_one_does_not(fresh: Shell, mod
         assert not any(map(is_alive, pids))
 
     async with opened_run(fresh, model) as run:
-        pids = list_children(run.running.pid)
+        pids = list_children(run.pid)
         asking = asyncio.create_task(run.ask("ann"))
         await run.model.until(1)
         run.running.send_signal(signal.SIGINT)
