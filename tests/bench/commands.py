@@ -1,6 +1,7 @@
 """`python -m tests.bench.commands` prints what each command costs beside a running Parley: the processor's seconds.
 
-What it starts counts, too, such as pg_dump, but not what Postgres and the worker do for it.
+What it starts counts, too, such as pg_dump, but not what Postgres and the worker do for it. What is `alone` has no
+worker beside it.
 """
 
 import os
@@ -26,7 +27,6 @@ CALLS = {
     "psql": "psql -c 'SELECT 1'",
     "dump": "dump {n}.dump",
     "backup": "backup {n}.backup --live",
-    "restore": "dump {n}.old; restore {n}.old --yes",
     "setup": "setup --help",
     "doctor": "doctor",
     "version": "version",
@@ -64,7 +64,7 @@ CALLS = {
     "persona history": "persona history Cook",
     "persona diff": "persona diff Cook 1 1",
     "persona rollback": "persona rollback Cook 1",
-    "persona dry-run": "persona dry-run Cook --turns 1",
+    "persona dry-run": "persona dry-run Cook --turns 1 --as web:zoe --yes",
     "token create": "token create web:zoe",
     "token list": "token list",
     "token revoke": "token create web:zoe; token revoke {n}",
@@ -81,12 +81,20 @@ CALLS = {
     "slack manifest": "slack manifest",
     "slack rotate-keys": "slack rotate-keys",
 }
+# With no Parley beside them they start Postgres, and who asks is the worker, too.
+ALONE = {
+    "ask alone": "ask hello",
+    "chat alone": "chat hello",
+    "restore alone": "dump {n}.old; restore {n}.old --yes",
+}
 
-# The promise: doctor asks all others, and only a program that is whole answers a turn of the past again.
-USUAL, BY_NAME = 0.4, {"doctor": 2.0, "persona dry-run": 2.0, "restore": 2.0}
+# The promise: doctor asks all others, only a program that is whole answers a turn, of today or of the past, and a
+# restore starts programs of Postgres.
+USUAL = 0.4
+BY_NAME = {"doctor": 2.0, "persona dry-run": 2.0, "ask alone": 1.2, "chat alone": 1.2, "restore alone": 2.0}
 SKILL = "---\nname: greet\ndescription: Greets people.\n---\nSay hello.\n"
 PERSONA = """
-apiVersion: parley.dev/v1alpha1
+apiVersion: parley.chat/v1alpha1
 kind: Persona
 metadata: {name: librarian}
 spec: {name: Librarian, instructions: You know every book.}
@@ -94,6 +102,7 @@ spec: {name: Librarian, instructions: You know every book.}
 PREPARATION = (
     "user set-budget web:zoe 1000 --new",
     "persona create Cook --prompt 'You cook.'",
+    "grant add web:zoe admin",
     "skill add SKILL.md",
     "ask hello",
 )
@@ -118,7 +127,7 @@ def measure(shell: Shell, name: str, runs: int) -> Figure:
     """Return the median of a command's runs; the exit code stands behind the name of one that refuses here."""
     seconds, code = [], 0
     for number in range(1, runs + 1):
-        *before, last = CALLS[name].replace("{n}", str(number)).split(";")
+        *before, last = (CALLS | ALONE)[name].replace("{n}", str(number)).split(";")
         for line in before:
             call(shell, line)
         cost, code = call(shell, last)
@@ -129,7 +138,9 @@ def measure(shell: Shell, name: str, runs: int) -> Figure:
 
 def main() -> None:
     """Measure all commands, or those that are named, ten times each."""
-    names = [name for name in CALLS if not sys.argv[1:] or name.startswith(tuple(sys.argv[1:]))]
+    names, alone = (
+        [name for name in calls if not sys.argv[1:] or name.startswith(tuple(sys.argv[1:]))] for calls in (CALLS, ALONE)
+    )
     with temporary_folder("commands") as folder:
         shell = Shell(folder, is_warm=False)
         (folder / "SKILL.md").write_text(SKILL, "utf-8")
@@ -142,6 +153,7 @@ def main() -> None:
             report([measure(shell, name, 10) for name in names])
             worker.terminate()
             worker.communicate()
+            report([measure(shell, name, 10) for name in alone])
 
 
 if __name__ == "__main__":
