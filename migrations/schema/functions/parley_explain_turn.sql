@@ -74,7 +74,8 @@ SELECT jsonb_build_object(
         SELECT jsonb_agg(jsonb_build_object(
             'id', message.id, 'adapter', message.adapter, 'speaker', message.platform_username, 'event', message.platform_event_id,
             'status', message.status, 'sent_at', message.sent_at, 'files', jsonb_array_length(message.attachments),
-            'seconds_to_arrive', round(extract(epoch FROM message.created_at - message.sent_at)::numeric, 3),
+            -- A platform has a clock of its own.
+            'seconds_to_arrive', greatest(0, round(extract(epoch FROM message.created_at - message.sent_at)::numeric, 3)),
             'seconds_waited', round(extract(epoch FROM turn.started_at - message.created_at)::numeric, 3)
         ) ORDER BY message.sent_at, message.id) FROM public.inbox AS message WHERE message.turn_id = turn.id
     ),

@@ -30,9 +30,15 @@ SELECT split_part(tool, '.', 1) AS module, CAST(sum(calls) AS bigint) AS calls,
 FROM tool_totals WHERE outcome IN ('result', 'failed') GROUP BY 1;
 
 -- name: list_failures
--- The last three calls that failed, of each module and server.
+-- The last three calls that failed, of each module and server, with the kind of the error: what it said may be people's words.
 SELECT source.name AS source, failure.* FROM unnest(CAST(:sources AS text[])) AS source (name) CROSS JOIN LATERAL (
-    SELECT tool_name AS tool, turn_id, created_at FROM messages
+    SELECT tool_name AS tool, turn_id, created_at, CASE
+        WHEN content LIKE '%, "parameters": {%' THEN 'arguments'
+        WHEN content LIKE '%, "temporary": true%' THEN 'unreachable'
+        WHEN starts_with(content, format('{"error": true, "message": "%s failed unexpectedly."', tool_name)) THEN 'fault'
+        ELSE 'refusal'
+    END AS kind
+    FROM messages
     WHERE split_part(tool_name, '.', 1) = source.name AND outcome = 'failed' ORDER BY id DESC LIMIT 3
 ) AS failure;
 

@@ -98,6 +98,8 @@ async def test_turns_are_found_and_explained_without_what_is_somebodys_own(site:
         assert "calculator.calculate result" in page
         assert "Delivery by http delivered" in page
         assert "is switched on by CODE_EXECUTOR_SHELL" in page
+        assert "http, by Ben; arrived after" in page
+        await arrive_early(site, ann, turn)
         assert "budget_exhausted" in await text(ann, "/admin/turns/2")
         await keep_words(ann, private.turn_id, planned)
         page = await text(ann, "/admin/schedules?status=paused")
@@ -106,6 +108,15 @@ async def test_turns_are_found_and_explained_without_what_is_somebodys_own(site:
         assert (await ann.get("/admin/schedules?status=late")).status_code == 404
         for missing in ("999", "9223372036854775808", "0", "x"):
             assert (await ann.get(f"/admin/turns/{missing}")).status_code == 404
+
+
+async def arrive_early(site: Site, ann: httpx.AsyncClient, turn: int) -> None:
+    """Look at a message of a platform whose clock is ahead, and which tells no name."""
+    await site.parley.sql(
+        "UPDATE inbox SET sent_at = created_at + interval '5 s', platform_username = NULL WHERE turn_id = :turn",
+        turn=turn,
+    )
+    assert "http; arrived after 0 s" in await text(ann, f"/admin/turns/{turn}")
 
 
 async def ask_planner(site: Site) -> int:

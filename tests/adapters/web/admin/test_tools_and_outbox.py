@@ -1,5 +1,6 @@
 """What admins do with MCP servers, agents and replies that failed; each act stands in the log and can be taken back."""
 
+import re
 from typing import Any
 
 import httpx
@@ -77,7 +78,8 @@ async def test_modules_are_switched_and_kept_for_some(site: Site) -> None:
             ('calculator.calculate', 'result', 1, 5, 1), ('calculator.calculate', 'failed', 1, 2, 1),
             ('calculator.calculate', 'not_run', 1, 4, 1)
     """)
-    site.parley.model.play([calls(("calculator__calculate", {"expression": "secret of bob"})), Answer("No.")])
+    wrong = [("calculator__calculate", {"expression": "secret of bob"}), ("knowledge__remember", {"secret": "of bob"})]
+    site.parley.model.play([calls(*wrong), Answer("No.")])
     await site.parley.ask("how much is it?", user="bob")
     turn = await site.parley.value("SELECT max(id) FROM turns")
     # However much was said since.
@@ -89,8 +91,14 @@ async def test_modules_are_switched_and_kept_for_some(site: Site) -> None:
     async with site.browser("ann") as ann:
         assert "Calls: 7, failed: 2" in (await ann.get(path)).text
 
-        assert f'<a href="/admin/turns/{turn}"><code>calculator.calculate</code>' in (await ann.get(path)).text
-        assert "secret of bob" not in (await ann.get(path)).text
+        page = (await ann.get(path)).text
+        assert f'<a href="/admin/turns/{turn}"><code>calculator.calculate</code>' in page
+        kinds = re.findall(r"<code>([a-z.]+)</code> <time[^>]*>[^<]+</time></a>: ([^<]+)</p>", page)
+        assert kinds == [
+            ("calculator.calculate", "it refused"),
+            ("knowledge.remember", "the model&#39;s arguments did not fit"),
+        ]
+        assert "of bob" not in page
         # The program's own tools can be switched as well, before anybody has done so.
         page = (await ann.get(path)).text
         assert all(f'name="key" value="{name}"' in page for name in ("agents", "skills", "calculator"))
