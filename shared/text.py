@@ -54,6 +54,14 @@ SIGNED_WORD = re.compile(r"((?m:^)[^\S\n]*+[/!\\]\s*+|(?<![\w.~:/\\-])[/!\\])([^
 NEAR_COMMAND, NEAR_WORD = 0.6, 0.8
 LEAST_PLAIN_LETTERS = 4
 REMOVED = "[removed]"
+# As other programs call that command: with `set` wherever it stands, and as a whole message with a value alone, or
+# behind its name. Of more words, or of a short one, it may be a sentence, such as one about the address /token.
+OTHER_NAME = r"[/!\\]\s*+[*_~`]*+((?:secret|token|password|passphrase|passwd|pass|api[_-]?key|key)s?)[*_~`:]*+"
+OTHER_CREDENTIAL = re.compile(
+    rf"(?<![\w.~:/\\-]){OTHER_NAME}[\s_-]\s*+set\s++\S{{1,64}}?(?:\s*+[=:]\s*+|\s++)\S.*"
+    rf"|\A\s*+{OTHER_NAME}\s++(?:set\s++)?(?:\S{{1,64}}?(?:\s*+[=:]\s*+|\s++))?\S{{6,}}+\s*+\Z",
+    re.IGNORECASE | re.DOTALL,
+)
 CREDENTIAL_MARK = re.compile(rf"/credential set \S+ {re.escape(REMOVED)}", re.IGNORECASE)
 # Text of others must not control the terminal: no escape sequences, carriage returns or bidirectional overrides.
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -263,6 +271,11 @@ def without_credential(text: str) -> str:
         return text
     named = SIGNED_WORD.sub(_name_credential, visible)
     without, count = TYPED_CREDENTIAL.subn(rf"/{CREDENTIAL} set \1 {REMOVED}", named)
+    if not count:
+        # What is behind the other name may be a credential as a whole.
+        without, count = OTHER_CREDENTIAL.subn(
+            lambda match: f"/{CREDENTIAL} set {match[1] or match[2]} {REMOVED}", named
+        )
     return without if count else text
 
 

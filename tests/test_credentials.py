@@ -221,6 +221,45 @@ def test_a_credential_is_taken_out_behind_a_shorter_name_of_the_command() -> Non
         assert without_credential(f"the folder /{name} set pms hunter2") == f"the folder /{name} set pms hunter2"
 
 
+@pytest.mark.parametrize(
+    "typed",
+    [
+        "/secret set pms hunter2",
+        "/Secrets set pms=hunter2",
+        "@Parley /secret set pms hunter2 please",
+        "please do \uff0fpassword set pms hunter2",
+        "/token hunter2hunter2",
+        "/ token pms hunter2hunter2",
+        "/api_key = hunter2",
+        "!api-key pms: hunter2",
+        "/**password** hunter2",
+        "**/secret** set pms hunter2",
+        "\\passwd hunter2\n",
+    ],
+)
+def test_a_credential_is_taken_out_behind_what_other_programs_call_the_command(typed: str) -> None:
+    without = without_credential(typed)
+
+    assert "hunter2" not in without
+    assert had_credential(without)
+    assert without_credential(without) == without
+
+
+def test_a_sentence_behind_a_word_for_credentials_stays_as_it_is_and_takes_no_time() -> None:
+    for text in (
+        "/token returns 401 although I am signed in",
+        "/secret set pms",
+        "/secret",
+        "/token list",
+        "POST /token sets the header",
+        "https://example.org/password set pms hunter2",
+        "the file ~/token hunter2hunter2",
+        f"/token {'=' * 100_000} x y",
+        f"/token {'=a ' * 30_000}",
+    ):
+        assert without_credential(text) == text
+
+
 def test_a_command_that_is_another_one_stays_as_it_is() -> None:
     names = {command.name for command in all_commands()} | {
         "start",
