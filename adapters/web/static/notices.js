@@ -5,6 +5,8 @@ const THEME = "parley.theme";
 const NOTIFY = "parley.notify";
 // A tab holds this lock while it is seen; the browser takes it back from one that goes.
 const SEEN = "parley.seen";
+// What a hidden tab asks there, in milliseconds: one that hangs holds its lock, and answers nothing.
+const ANSWER_WAIT = 5000;
 const WORKER = "/sw.js";
 // The worker reads its files when the page has long been drawn.
 const WORKER_WAIT = 5000;
@@ -45,8 +47,21 @@ function holdWhileSeen() {
 document.addEventListener("visibilitychange", holdWhileSeen);
 holdWhileSeen();
 
+const tabs = new BroadcastChannel(SEEN);
+tabs.addEventListener("message", ({ data }) => { if (data === "?" && !document.hidden) tabs.postMessage("!"); });
+
+const hearsATab = () => new Promise((resolve) => {
+  const hear = ({ data }) => { if (data === "!") resolve(true); };
+  tabs.addEventListener("message", hear);
+  setTimeout(() => { tabs.removeEventListener("message", hear); resolve(false); }, ANSWER_WAIT);
+  tabs.postMessage("?");
+});
+
 // Who looks at another tab of the page sees there what has arrived.
-const isSeen = async () => (await navigator.locks?.query().catch(() => null))?.held.some(({ name }) => name === SEEN) ?? false;
+async function isSeen() {
+  const locks = await navigator.locks?.query().catch(() => null);
+  return (locks?.held.some(({ name }) => name === SEEN) ?? false) && hearsATab();
+}
 
 export async function notify(chat, text) {
   if (!document.hidden || !notifies() || !text.trim() || (await isSeen())) return;

@@ -146,6 +146,23 @@ async def test_a_tab_that_was_shown_and_hidden_at_once_still_notifies_and_so_doe
         await other.close()
 
 
+async def test_a_tab_that_hangs_while_it_is_seen_keeps_no_other_one_silent(site: Site) -> None:
+    async with open_desktop(site) as window:
+        page = window.page
+        # It holds the lock, and answers nothing.
+        other = await window.context.new_page()
+        await other.goto(f"{site.url}/static/icon.svg")
+        await other.evaluate("""() => new Promise((resolve) => {
+            const hold = () => { resolve(); return new Promise(() => {}); };
+            navigator.locks.request("parley.seen", { mode: "shared" }, hold);
+        })""")
+        await page.wait_for_function("() => document.hidden", polling=100)
+
+        await remind(site, content="Feed the bikes.")
+        await sees(page, ["Reminder: Feed the bikes."])
+        await other.close()
+
+
 async def sees(page: Page, texts: list[str]) -> None:
     """Wait until the browser has shown as many notifications; they are these."""
     await page.wait_for_function("count => window.notices.length >= count", arg=len(texts), polling=100)
