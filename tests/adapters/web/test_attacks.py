@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import asyncpg
+import httpx
 import pytest
 
 from adapters.web.api.bodies import MAX_LARGE_BODIES, SentFile
@@ -20,6 +21,7 @@ from adapters.web.api.openai.response_bodies import InputImage
 from adapters.web.guard import MAX_HEAD_BYTES
 from tests.adapters.web.conftest import Site
 from tests.standins.openai_api.script import gated_answer
+from tests.support.eventually import eventually
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: parley\r\n"
 CHUNKED = b"POST /healthz HTTP/1.1\r\nHost: parley\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
@@ -227,12 +229,16 @@ async def test_the_files_of_a_request_are_not_held_while_its_turn_runs(site: Sit
         asyncio.create_task(site.client.post("/v1/responses", json={"input": items, "user": "ann"})),
     ]
 
+    async def are_stored() -> bool:
+        stored = await site.parley.value("SELECT count(*) FROM file_records WHERE status = 'stored'")
+        return bool(stored == len(requests))
+
+    async def are_let_go() -> bool:
+        return not any(isinstance(value, SentFile | ImageAddress | InputImage) for value in gc.get_objects())
+
     try:
-        async with asyncio.timeout(10):
-            while await site.parley.value("SELECT count(*) FROM file_records WHERE status = 'stored'") < len(requests):
-                pass
-            while any(isinstance(value, SentFile | ImageAddress | InputImage) for value in gc.get_objects()):
-                await site.parley.value("SELECT 1")
+        await eventually(are_stored)
+        await eventually(are_let_go)
     finally:
         hold.set()
     assert [response.status_code for response in await asyncio.gather(*requests)] == [200] * len(requests)
@@ -263,9 +269,11 @@ async def test_a_person_s_token_has_few_large_requests_on_their_way_at_once(
     of_all = await site.client.post("/v1/responses", json=large)
     for writer in writers:
         writer.close()
-    async with asyncio.timeout(10):
-        while (later := await site.client.post("/v1/responses", json=large, headers=own)).status_code == 429:
-            pass
 
+    async def is_let_in() -> httpx.Response | None:
+        response = await site.client.post("/v1/responses", json=large, headers=own)
+        return None if response.status_code == 429 else response
+
+    later = await eventually(is_let_in)
     assert (refusal.status_code, refusal.headers["retry-after"]) == (429, "1")
     assert [response.status_code for response in (small, of_all, later)] == [200] * 3

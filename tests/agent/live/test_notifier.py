@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from agent.live.channels import TURNS
 from shared.db.pooling.room import POOL_SIZE
 from tests.support.connections import connected
+from tests.support.eventually import PATIENCE
 from tests.support.parley import Parley
 
 
@@ -20,7 +21,7 @@ async def test_a_note_waits_for_no_connection_that_turns_have(parley: Parley) ->
 
         parley.app.events.notifier.send(TURNS, '{"inbox": [1], "end": true}')
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await heard.wait()
 
 
