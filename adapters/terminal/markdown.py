@@ -1,5 +1,6 @@
 """Markdown on a screen while it comes: finished blocks are written for good, the last one anew with each piece."""
 
+from textwrap import fill
 from typing import ClassVar
 
 from markdown_it import MarkdownIt
@@ -131,9 +132,11 @@ class MarkdownScreen:
         self._console.print(Text(text, style="dim"))
 
     def write_plain(self, text: str = "") -> None:
-        """Write what is no Markdown below what stands there; the terminal breaks its lines: links stay whole."""
+        """Write what is no Markdown below what stands there; a word longer than a line, such as a link, stays whole."""
         self.end()
-        self._console.print(Text(text), soft_wrap=True)
+        width = self._console.width
+        lines = [fill(line, width, break_long_words=False, break_on_hyphens=False) for line in text.split("\n")]
+        self._console.print(Text("\n".join(lines)), soft_wrap=True)
 
     def drop(self) -> None:
         """Take away what is not written for good; what follows is another text."""

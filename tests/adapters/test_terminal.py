@@ -203,6 +203,18 @@ def test_without_colours_there_are_none(environment: dict[str, str]) -> None:
     assert re.search(r"\x1b\[(?:\d+;)*[349]\d", screen.written) is None
 
 
+def test_the_answer_to_a_command_is_broken_between_words_and_links_stay_whole() -> None:
+    screen, link = Screen(columns=40), f"https://example.org/{'x' * 60}"
+
+    screen.output.write(f"/memory list|forget WHAT - List what I remember about you\n{link}")
+
+    assert screen.written.splitlines() == [
+        "/memory list|forget WHAT - List what I",
+        "remember about you",
+        link,
+    ]
+
+
 def test_what_does_not_fit_on_the_screen_is_written_once() -> None:
     code = "```\n" + "".join(f"line {number}\n" for number in range(50)) + "```"
     screen = Screen()

@@ -18,6 +18,7 @@ export function openMenuOf(chat, leave) {
 
 // What its entries do depends on the chat.
 export function refreshMenu() {
+  for (const entry of $("chat-menu").children) entry.hidden = $("open-chat-menu").hidden;
   $("pin").textContent = chatOf(menu.chat)?.is_pinned ? texts.unpin : texts.pin;
   for (const kind of ["md", "json"]) $(`export-${kind}`).href = `/page/chats/${menu.chat}/export?format=${kind}`;
 }

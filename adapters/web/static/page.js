@@ -24,7 +24,10 @@ export const page = {
 
 export function refresh() {
   $("stop").hidden = page.running.size === 0;
-  $("welcome").hidden = $("log").childElementCount > 0;
+  const isEmpty = $("log").childElementCount === 0;
+  $("welcome").hidden = !isEmpty;
+  // With a chat in which nothing was said there is nothing to do.
+  $("open-chat-menu").hidden = isEmpty;
 }
 
 // What the person says next answers the question before it, or leaves it: its buttons go.

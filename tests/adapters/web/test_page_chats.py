@@ -213,6 +213,17 @@ async def test_one_list_has_all_that_the_page_does_and_the_chats_by_keys(window:
     await expect(page.locator("#matches li").first).to_contain_text("boats")
 
 
+async def test_a_chat_in_which_nothing_was_said_is_not_to_be_exported_or_shared(window: Window) -> None:
+    menu = window.page.get_by_role("button", name="This chat")
+    await expect(menu).to_be_hidden()
+    await window.page.keyboard.press("Control+k")
+    await window.page.keyboard.type("export")
+    await expect(window.page.locator(OPTIONS)).to_have_text(["Search all chats for “export”"])
+    await window.page.keyboard.press("Escape")
+    await window.says("about boats")
+    await expect(menu).to_be_visible()
+
+
 async def test_the_list_closes_by_a_click_beside_it_and_its_search_is_seen_on_a_phone(window: Window) -> None:
     page = window.page
     await window.says("about boats")
