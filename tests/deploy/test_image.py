@@ -8,7 +8,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -34,14 +34,6 @@ BIN = Path(sys.executable).parent
 # What pip itself needs, which a new environment has.
 OF_EVERY_ENVIRONMENT = frozenset({"pip", "setuptools"})
 COMPILERS = re.compile(r"\b(gcc|g\+\+|clang|build-essential|cargo|rustc|make|apt-get|apk)\b")
-
-
-@pytest.fixture(scope="module")
-def image() -> Iterator[Image]:
-    """The image, as its steps make it; other users may read it, as pytest's own folders may not be."""
-    with tempfile.TemporaryDirectory(prefix="parley-image-") as name:
-        Path(name).chmod(0o755)
-        yield Replay(Path(name)).run()
 
 
 @pytest.fixture
@@ -101,9 +93,7 @@ def test_the_builder_is_given_what_it_needs_and_no_secret() -> None:
     assert exceptions == {"LICENSE", "README.md", "pyproject.toml", *scripts, *locks, *PACKAGES} - {"tests"}
 
 
-async def test_its_program_migrates_serves_and_is_found_healthy_as_a_user_without_rights(
-    image: Image, database: Address, unused_tcp_port: int
-) -> None:
+async def test_the_image(database: Address, unused_tcp_port: int, subtests: pytest.Subtests) -> None:
     variables = {
         "DATABASE_URL": database.url.to_text(hide_password=False),
         "HOST": "127.0.0.1",
@@ -111,8 +101,25 @@ async def test_its_program_migrates_serves_and_is_found_healthy_as_a_user_withou
         "SECRET_KEY": "s" * 32,
         "API_TOKEN": "t" * 32,
     }
-    # The database is reached through this process, which goes on meanwhile.
-    await asyncio.to_thread(migrate_and_serve, image, variables)
+    # In one test, because each process that has one of several would make the image.
+    with tempfile.TemporaryDirectory(prefix="parley-image-") as folder:
+        image = await asyncio.to_thread(make_image, Path(folder))
+        with subtests.test("its program migrates, serves and is found healthy as a user without rights"):
+            # The database is reached through this process, which goes on meanwhile.
+            await asyncio.to_thread(migrate_and_serve, image, variables)
+        with subtests.test("the program and its packages belong to root and are compiled"):
+            check_files(image)
+        for name, locks in (("parley", (RUN_LOCK, EXTRAS_LOCK)), ("code", (CODE_LOCK, EMBEDDINGS_LOCK))):
+            with subtests.test(f"the bill of materials of {name} has each package of the locks and nothing else"):
+                check_packages(image, name, locks)
+            with subtests.test(f"the bill of materials of {name} is CycloneDX and names no folder of the builder"):
+                check_bill(image, name)
+
+
+def make_image(folder: Path) -> Image:
+    """Carry out the steps; other users may read what they make, as pytest's own folders may not be."""
+    folder.chmod(0o755)
+    return Replay(folder).run()
 
 
 def migrate_and_serve(image: Image, variables: dict[str, str]) -> None:
@@ -141,7 +148,7 @@ def migrate_and_serve(image: Image, variables: dict[str, str]) -> None:
         running.communicate()
 
 
-def test_the_program_and_its_packages_belong_to_root_and_are_compiled(image: Image) -> None:
+def check_files(image: Image) -> None:
     code = image.root / "opt/parley"
     paths = [path for path in code.rglob("*") if not path.is_symlink()]
 
@@ -171,12 +178,7 @@ def packages_of(lock: str, python: str) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "locks"), [("parley", (RUN_LOCK, EXTRAS_LOCK)), ("code", (CODE_LOCK, EMBEDDINGS_LOCK))]
-)
-def test_its_bill_of_materials_has_each_package_of_the_locks_and_nothing_else(
-    image: Image, name: str, locks: tuple[str, ...]
-) -> None:
+def check_packages(image: Image, name: str, locks: tuple[str, ...]) -> None:
     components = components_of(image, name)
     python = image.run(["python", "-c", "import platform; print(platform.python_version())"]).stdout.strip()
     packages = {package: pin for lock in locks for package, pin in packages_of(lock, python).items()}
@@ -184,8 +186,7 @@ def test_its_bill_of_materials_has_each_package_of_the_locks_and_nothing_else(
     assert {package: components[package] for package in components.keys() - OF_EVERY_ENVIRONMENT} == packages
 
 
-@pytest.mark.parametrize("name", ["parley", "code"])
-def test_its_bill_of_materials_is_cyclonedx_and_names_no_folder_of_the_builder(image: Image, name: str) -> None:
+def check_bill(image: Image, name: str) -> None:
     text = (image.root / f"opt/parley/sbom/{name}.cdx.json").read_text("utf-8")
 
     bill: dict[str, Any] = json.loads(text)
