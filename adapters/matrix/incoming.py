@@ -1,20 +1,17 @@
-"""The rooms of an account, as the homeserver tells of them, and their events as our messages, without I/O."""
+"""The events of rooms as our messages, without I/O."""
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 from urllib.parse import unquote
 
-from adapters.api_client import Json, objects, part
+from adapters.api_client import Json, part
 from adapters.chat.addressing import Addressing
-from adapters.chat.intake import to_context, to_file
-from shared.messages import Attachment, IncomingMessage, Place, PlatformContext, Sender
+from adapters.chat.intake import to_file
+from adapters.matrix.rooms import NAME, Room, Rooms
+from shared.messages import Attachment, IncomingMessage, Sender
 from shared.text import INVISIBLE, clean
 
-NAME = "matrix"
-MODERATOR, ADMIN, LATEST_MS = 50, 100, 4 * 10**12
+LATEST_MS = 4 * 10**12
 LINKED = re.compile(r'href="https://matrix\.to/#/(@[^"/?]+)')
 # The sign of a command that Matrix's own programs leave alone; what nobody sees may stand around it.
 TYPED = re.compile(rf"(?:\s|{INVISIBLE.pattern})*[!\uff01]{INVISIBLE.pattern}*(?=[a-zA-Z\uff21-\uff5a])")
@@ -23,111 +20,6 @@ MXC = re.compile(r"mxc://([A-Za-z0-9.:\[\]-]*[A-Za-z0-9\]])/([A-Za-z0-9_=-]+)")
 FILES = frozenset({"m.file", "m.image", "m.audio", "m.video"})
 DOWNLOAD = "/_matrix/client/v1/media/download/"
 CREDENTIAL = f"{NAME}:account"
-# What has to be known of a room: there may be as much more as its members like.
-OF_ROOM = ("create", "name", "topic", "member", "power_levels", "join_rules", "history_visibility", "tombstone")
-HELD = ["m.space.child", *(f"m.room.{name}" for name in OF_ROOM)]
-
-
-@dataclass
-class Room:
-    """One room: its state, how many people are in it, and whether the agent wants to be in it no more.
-
-    `is_known`: it was looked at whether the agent stays.
-    """
-
-    id: str
-    people: int = 0
-    is_left: bool = False
-    is_known: bool = False
-    state: dict[tuple[str, str], Json] = field(default_factory=dict)
-
-    def note(self, events: Iterable[Json], summary: Json | None = None) -> None:
-        """Keep the events that are state, and how many people are in the room or invited, where it is said."""
-        state = [event for event in events if isinstance(event.get("state_key"), str) and event.get("type") in HELD]
-        self.state |= {(event["type"], event["state_key"]): event for event in state}
-        if summary and isinstance(joined := summary.get("m.joined_member_count"), int):
-            invited = summary.get("m.invited_member_count")
-            self.people = joined + (invited if isinstance(invited, int) else 0)
-
-    def event(self, kind: str, key: str = "") -> Json:
-        """Return the event that has set a part of the room's state; an empty one if nobody has."""
-        return self.state.get((kind, key), {})
-
-    def get(self, kind: str, name: str, key: str = "") -> Any:
-        """Return a value of the room's state; None if it is not set."""
-        return part(self.event(kind, key), "content").get(name)
-
-    @property
-    def is_direct(self) -> bool:
-        """Return whether only one person and the agent are in it, and nobody comes in or reads uninvited."""
-        is_closed = self.get("m.room.join_rules", "join_rule") == "invite"
-        is_open = self.get("m.room.history_visibility", "history_visibility") == "world_readable"
-        return self.people == 2 and is_closed and not is_open
-
-    def name_of(self, account: str) -> str:
-        """Return a member's display name, or the account's own."""
-        name = clean(str(self.get("m.room.member", "displayname", account) or ""))
-        return name or account.partition(":")[0].lstrip("@")
-
-    def level_of(self, account: Any) -> int:
-        """Return a member's power level."""
-        creation, others = self.event("m.room.create"), self.get("m.room.create", "additional_creators")
-        creators = [creation.get("sender"), *(others if isinstance(others, list) else ())]
-        if account in creators and self.get("m.room.create", "room_version") == "12":
-            return ADMIN
-        levels = part(self.event("m.room.power_levels"), "content")
-        level = part(levels, "users").get(str(account), levels.get("users_default"))
-        return level if isinstance(level, int) else 0
-
-
-class Rooms(dict[str, Room]):
-    """The rooms that an account is in, by id."""
-
-    def __init__(self, me: str, homeserver: str) -> None:
-        super().__init__()
-        self.me, self.homeserver = me, homeserver
-
-    def __missing__(self, room_id: str) -> Room:
-        self[room_id] = Room(room_id)
-        return self[room_id]
-
-    def note(self, joined: Json) -> None:
-        """Keep the state of rooms before anything is taken: a space says of other rooms that they are its own."""
-        for room_id in joined:
-            self[room_id].note(list_events(joined[room_id]), part(joined[room_id], "summary"))
-
-    def space_of(self, room: Room) -> Room | None:
-        """Return the space in which a moderator of the room lists it: anybody has a space, and lists what they like."""
-        spaces = [space for space in self.values() if space.get("m.room.create", "type") == "m.space"]
-        listing = [space for space in spaces if space.get("m.space.child", "via", room.id)]
-        senders = {space.id: space.event("m.space.child", room.id).get("sender") for space in listing}
-        own = [space for space in listing if room.level_of(senders[space.id]) >= MODERATOR]
-        return min(own, key=lambda space: space.id, default=None)
-
-    def place_of(self, room: Room, thread: str | None) -> Place:
-        """Return the place; a room outside of spaces is a server of its own."""
-        server = None if room.is_direct else (self.space_of(room) or room).id
-        return Place(NAME, server, room.id, thread=thread, is_direct=room.is_direct)
-
-    def context_of(self, room: Room, account: str) -> PlatformContext:
-        """Return the surroundings of a message.
-
-        A role is one of this room: whoever makes a room is an admin there, and nowhere else.
-        """
-        level, space = room.level_of(account), self.space_of(room)
-        roles = ("admin",) if level >= ADMIN else ("moderator",) if level >= MODERATOR else ()
-        return to_context(
-            roles,
-            [f"{room.id} {role}" for role in (*roles, "member")],
-            server_name=space and space.get("m.room.name", "name"),
-            channel_name=room.get("m.room.name", "name"),
-            topic=room.get("m.room.topic", "topic"),
-        )
-
-
-def list_events(joined: Any) -> list[Json]:
-    """Return what the homeserver tells of a room: what holds, then what has happened."""
-    return objects(joined, "state", "events") + objects(joined, "timeline", "events")
 
 
 def is_leaving(event: Json) -> bool:
@@ -138,12 +30,6 @@ def is_leaving(event: Json) -> bool:
 def is_redacted(event: Json) -> bool:
     """Return whether the homeserver has taken the content out of an event."""
     return "redacted_because" in part(event, "unsigned")
-
-
-def find_thread(event: Json) -> str | None:
-    """Return the first message of the thread that an event is in."""
-    relation = part(event, "content", "m.relates_to")
-    return str(relation.get("event_id")) if relation.get("rel_type") == "m.thread" else None
 
 
 def find_replied_to(event: Json) -> str | None:
@@ -206,20 +92,16 @@ def list_files(content: Json, homeserver: str) -> tuple[Attachment, ...]:
     facts = part(content, "info")
     duration = facts.get("duration") if "org.matrix.msc3245.voice" in content else None
     seconds = duration / 1000 if isinstance(duration, int) and duration else None
-    file = to_file(
-        content.get("filename") or content.get("body"),
-        facts.get("mimetype"),
-        facts.get("size"),
-        url=f"{homeserver}{DOWNLOAD}{media[1]}/{media[2]}",
-        credential=CREDENTIAL,
-        voice_seconds=seconds,
-    )
-    return (file,)
+    name, kind, size = content.get("filename") or content.get("body"), facts.get("mimetype"), facts.get("size")
+    url = f"{homeserver}{DOWNLOAD}{media[1]}/{media[2]}"
+    return (to_file(name, kind, size, url=url, credential=CREDENTIAL, voice_seconds=seconds),)
 
 
 def to_incoming(event: Json, room: Room, rooms: Rooms) -> IncomingMessage:
     """Return an event in our shape."""
-    content, account, thread = part(event, "content"), str(event["sender"]), find_thread(event)
+    content, account = part(event, "content"), str(event["sender"])
+    relation = part(content, "m.relates_to")
+    thread = str(relation.get("event_id")) if relation.get("rel_type") == "m.thread" else None
     return IncomingMessage(
         adapter=NAME,
         sender=Sender(NAME, account, room.name_of(account)),

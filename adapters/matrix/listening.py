@@ -17,20 +17,8 @@ from adapters.chat.account.listening import Listener, News
 from adapters.chat.account.profiles import Profiles
 from adapters.chat.posting import PostingPlatform, press
 from adapters.matrix.client import PROFILE, Client
-from adapters.matrix.incoming import (
-    ADMIN,
-    HELD,
-    NAME,
-    Room,
-    Rooms,
-    find_replied_to,
-    is_leaving,
-    is_redacted,
-    list_events,
-    to_addressing,
-    to_incoming,
-    to_sent_at,
-)
+from adapters.matrix.incoming import find_replied_to, is_leaving, is_redacted, to_addressing, to_incoming, to_sent_at
+from adapters.matrix.rooms import ADMIN, HELD, NAME, Room, Rooms, list_events
 from shared.db.statements import load_statements
 from shared.errors import ParleyError, Unavailable, Undeliverable
 from shared.log import get_logger
@@ -41,9 +29,12 @@ log = get_logger()
 POLL_MS, SYNC_SECONDS, FIRST_SYNC_SECONDS = 20_000, 60.0, 300.0
 # Of the events of a room that were missed; no honest homeserver has so many pages, and none of them is too large.
 PAGE, MOST_PAGES = 400, 250
-LAZY = {"lazy_load_members": True}
-STATE: Json = {"types": HELD, **LAZY}
+LAZY, NONE = {"lazy_load_members": True}, {"types": list[str]()}
+ROOM: Json = {"state": {"types": HELD, **LAZY}, "ephemeral": NONE, "account_data": NONE}
+FILTER: Json = {"presence": NONE, "account_data": NONE}
 EVENTS = 50
+# Of an event so much that there is one.
+FEW = ["event_id", "type", "state_key", "sender", "content.membership", "content.is_direct"]
 NOTHING: Json = {"timeline": {}}
 LEFT: Json = {"membership": "leave"}
 ENCRYPTED_ROOM = "This room is encrypted, and I can't read it; please invite me to a room without encryption."
@@ -73,8 +64,8 @@ class MatrixListener(Listener):
     async def begin(self) -> tuple[str, Mapping[str, Json]]:
         """Read the state of all rooms."""
         # Synapse answers equal requests from a cache for two minutes; the timeout, which has no effect here, differs.
-        query: Json = {"set_presence": "online", "timeout": randbelow(10**9)}
-        batch = await self._sync(1, seconds=FIRST_SYNC_SECONDS, **query)
+        timeout = randbelow(10**9)
+        batch = await self._sync(1, seconds=FIRST_SYNC_SECONDS, set_presence="online", timeout=timeout)
         self._rooms.note(part(batch, "rooms", "join"))
         self._take_invites(batch)
         log.info("matrix_listens", rooms=len(self._rooms))
@@ -84,29 +75,47 @@ class MatrixListener(Listener):
         """Read the events of all rooms since the mark."""
         # A time of its own: what the cache has of the process before ends where that one hung up.
         timeout = POLL_MS - randbelow(POLL_MS // 2)
-        query: Json = {"seconds": SYNC_SECONDS, "timeout": timeout, "since": mark}
-        try:
-            batch = await self._sync(EVENTS, **query)
-        except AnswerTooLarge:
-            # However much people write at once: what is left out of a room is read of that room alone.
-            batch = await self._sync(1, **query)
+        batch = await self._sync(EVENTS, seconds=SYNC_SECONDS, timeout=timeout, since=mark)
         joined = part(batch, "rooms", "join")
         # Where earlier events are still to be taken, what holds after these is not noted yet.
         self._rooms.note({room_id: joined[room_id] for room_id in joined if not self.is_busy(room_id)})
         self._take_invites(batch)
         return str(batch["next_batch"]), joined | dict.fromkeys(part(batch, "rooms", "leave"), LEFT)
 
-    async def _sync(self, events: int, *, seconds: float, **query: Any) -> Json:
-        what: Json = {"presence": {"types": []}, "room": {"state": STATE, "timeline": {"limit": events, **LAZY}}}
-        return await self._client.call("GET", ("sync",), seconds=seconds, filter=json.dumps(what), **query)
+    async def _sync(self, events: int, **query: Any) -> Json:
+        """Read what is new; where that is too large to be read, whatever people have done, of some rooms at a time."""
+        with suppress(AnswerTooLarge):
+            return await self._ask(FILTER, {"timeline": {"limit": events, **LAZY}}, **query)
+        batch = await self._ask(FILTER | {"event_fields": FEW}, {"state": NONE, "timeline": {"limit": 1}}, **query)
+        joined = part(batch, "rooms", "join")
+        joined |= await self._read_rooms([*joined], **query)
+        return batch
+
+    async def _read_rooms(self, rooms: Sequence[str], **query: Any) -> Json:
+        """Read what holds in rooms; one where that alone is too large is left. What was said in the others is a gap."""
+        try:
+            batch = await self._ask(FILTER, {"rooms": rooms, "timeline": {"limit": 1, **LAZY}}, **query)
+        except AnswerTooLarge:
+            if half := len(rooms) // 2:
+                return await self._read_rooms(rooms[:half], **query) | await self._read_rooms(rooms[half:], **query)
+            log.error("matrix_room_too_large", room=rooms[0])
+            self._rooms[rooms[0]].is_left = True
+            return {rooms[0]: NOTHING}
+        joined = {room_id: part(batch.get("rooms"), "join", room_id) for room_id in rooms}
+        for room in joined.values():
+            room |= {"state": {"events": list_events(room)}, "timeline": {"limited": True}}
+        return joined
+
+    async def _ask(self, what: Json, of_rooms: Json, *, seconds: float, **query: Any) -> Json:
+        options = json.dumps(what | {"room": ROOM | of_rooms})
+        return await self._client.call("GET", ("sync",), seconds=seconds, filter=options, **query)
 
     def shorten(self, earlier: Json, later: Json) -> Json | None:
         """Return what holds in a room after both."""
         if LEFT in (earlier, later):
             return None
         room = Room("")
-        for joined in (earlier, later):
-            room.note(list_events(joined))
+        room.note(list_events(earlier) + list_events(later))
         summary = part(earlier, "summary") | part(later, "summary")
         return {"state": {"events": [*room.state.values()]}, "timeline": {"limited": True}, "summary": summary}
 
@@ -116,9 +125,14 @@ class MatrixListener(Listener):
             return
         self._rooms.note({place: news.content})
         room = self._rooms[place]
+        if not (room.is_known or room.is_left):
+            # The note of that is for the process that follows one that dies before it has looked, and it counts
+            # whatever has become of the room that it names, out of which the stranger can put the agent.
+            is_led = self._is_led(room)
+            room.is_left = not await self._succeeds(room) and is_led
+            room.is_known = True
         if room.is_left:
             await self._leave(room)
-        room.is_known = room.is_known or await self._stays(room)
         if room.is_left or part(news.content, "timeline").get("limited") is not True:
             return
         events, people = objects(news.content, "timeline", "events"), room.people
@@ -206,8 +220,9 @@ class MatrixListener(Listener):
         relation = part(content, "m.relates_to")
         is_edit = relation.get("rel_type") == "m.replace"
         if is_edit:
-            # Anybody can send an edit of another's message: it is the author's own, in this room, or none.
-            original = await self._look_up(room, relation.get("event_id"))
+            # Anybody can send an edit of another's message: it is the author's own, in this room, or none. Without an
+            # answer, what was set right or deleted would stay as it was for ever.
+            original = await self._client.find_event(room.id, relation.get("event_id"), patience=STORE_SECONDS)
             relation = part(original, "content", "m.relates_to")
             # What was deleted is no question any more, though its edits still have the text; an edit has none.
             is_message = relation.get("rel_type") != "m.replace" and not is_redacted(original)
@@ -229,14 +244,10 @@ class MatrixListener(Listener):
         elif await self.intake.take(message, addressing, question_thread=message.event_id, refusal=refusal):
             self.start_latest(partial(self._show_presence, room, message.event_id), "presence", room.id)
 
-    async def _look_up(self, room: Room, event_id: object) -> Json:
-        # Without an answer, what was deleted or set right would stay as it was for ever.
-        return await self._client.find_event(room.id, event_id, patience=STORE_SECONDS)
-
     async def _redact(self, room: Room, event: Json) -> None:
         event_id = str(part(event, "content").get("redacts") or event.get("redacts"))
         # Another server may send a redaction that counts for nothing: the homeserver says what is gone.
-        if is_redacted(await self._look_up(room, event_id)):
+        if is_redacted(await self._client.find_event(room.id, event_id, patience=STORE_SECONDS)):
             await self.intake.delete(room.id, [event_id])
 
     async def _react(self, room: Room, event: Json) -> None:
@@ -260,17 +271,6 @@ class MatrixListener(Listener):
     async def _join_successor(self, room: Room, successor: str, account: str) -> None:
         led_from = None if await self._invitations.is_welcome(account) else room
         await self._join(successor, led_from, server_name=account.partition(":")[2])
-
-    async def _stays(self, room: Room) -> bool:
-        """Return whether the agent stays in a room; it leaves one that succeeds none, if a stranger has led it there.
-
-        The note of that is for the process that follows one that dies before it has looked, and it counts whatever has
-        become of the room that it names, out of which the stranger can put the agent.
-        """
-        is_led = self._is_led(room)
-        if not await self._succeeds(room) and is_led:
-            await self._leave(room)
-        return not room.is_left
 
     def _is_led(self, room: Room) -> bool:
         return str(room.get("m.room.member", "reason", self.account)).startswith("!")

@@ -12,8 +12,9 @@ from adapters.base import Finding, Refused
 from adapters.chat.parts import Post, Upload, to_html
 from adapters.chat.posting import Limits, PostingPlatform
 from adapters.matrix.client import Client
-from adapters.matrix.incoming import CREDENTIAL, DOWNLOAD, NAME
+from adapters.matrix.incoming import CREDENTIAL, DOWNLOAD
 from adapters.matrix.listening import MatrixListener
+from adapters.matrix.rooms import NAME
 from adapters.matrix.settings import MatrixSettings
 from shared.messages import Place
 

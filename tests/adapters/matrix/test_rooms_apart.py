@@ -262,6 +262,68 @@ async def test_rooms_that_name_each_other_as_successors_are_no_circle_to_run_in(
     assert sum("/join/" in call.path for call in matrix.proxy.journal) <= 2
 
 
+async def fill_space(scene: Scene) -> str:
+    """Return a space of Bob's with more children than one answer holds; the agent is invited."""
+    space = await scene.bob.makes_room(creation_content={"type": "m.space"})
+    for number in range(20):
+        body = {"via": ["matrix.test"], "padding": "x" * 60_000}
+        await scene.bob.call("PUT", "rooms", space, "state", "m.space.child", f"!{number}:matrix.test", body=body)
+    await scene.bob.call("POST", "rooms", space, "invite", body={"user_id": scene.agent.id})
+    return space
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+async def test_a_space_too_large_to_be_read_is_left_and_keeps_no_other_room_waiting(
+    scene: Scene, address: Address, model: OpenAIStub, is_away: bool
+) -> None:
+    ann, bob, scene.most_bytes = scene.ann, scene.bob, ANSWER_BYTES
+    space = await fill_space(scene) if is_away else ""
+    if is_away:
+        await scene.agent.joins(space)
+    with capture_logs() as logs:
+        async with scene.opened(address, model, works=False):
+            space = space or await fill_space(scene)
+            await bob.sees(partial(was_answered, bob, space, end="leave"))
+            await ann.says(scene.direct, "hello")
+            await scene.until_value("hello", "SELECT content FROM inbox")
+            assert connections(scene) == 1
+    assert [line["room"] for line in logs if line["event"] == "matrix_room_too_large"] == [space]
+
+
+async def test_rooms_that_hold_more_together_than_one_answer_are_read_a_few_at_a_time(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    bob, agent, scene.most_bytes = scene.bob, scene.agent, ANSWER_BYTES
+    rooms = [await bob.makes_room(agent.id) for _ in range(6)]
+
+    async def fill_rooms(name: str) -> None:
+        for number, room in enumerate(rooms):
+            for key in range(5):
+                path = ("rooms", room, "state", "m.room.topic", f"{name} {key}")
+                await bob.call("PUT", *path, body={"topic": "x" * 60_000})
+            await bob.call("PUT", "rooms", room, "state", "m.room.name", "", body={"name": f"{name} {number}"})
+
+    async def says_everywhere(text: str) -> list[tuple[str, bool]]:
+        for room in rooms:
+            await bob.says(room, text)
+        await scene.until_value(6, "SELECT count(*) FROM inbox WHERE content = :text", text=text)
+        rows = "SELECT platform_context ->> 'channel_name', is_direct FROM inbox WHERE content = :text ORDER BY id"
+        return [tuple(row) for row in await scene.sql(rows, text=text)]
+
+    for room in rooms:
+        await agent.joins(room)
+    await fill_rooms("Room")
+    async with scene.opened(address, model, works=False):
+        assert sorted(await says_everywhere("hello")) == [(f"Room {number}", True) for number in range(6)]
+        await scene.until_value(True, "SELECT mark IS NOT NULL FROM chat_listeners")
+    await fill_rooms("Hall")
+    async with scene.opened(address, model, works=False):
+        assert sorted(await says_everywhere("and now")) == [(f"Hall {number}", True) for number in range(6)]
+        assert {row.channel for row in await scene.sql("SELECT platform_channel_id AS channel FROM inbox")} == {*rooms}
+        joined = await agent.call("GET", "joined_rooms")
+        assert {*rooms} <= {*joined["joined_rooms"]}
+
+
 async def test_a_flood_of_large_messages_in_many_rooms_is_read_room_by_room(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
