@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from adapters.chat.buttons import AGAIN, BAD, CHOICE, GOOD, RUN, STOP, YES, Button, to_line
+from adapters.chat.undelivered import Destination, answered, begin_command
 from agent import commands
+from agent.commands import CommandReply
 from agent.live.channels import request_stop
 from agent.memory.deletion import DELETED
-from agent.queue.inbox import accept_answered
 from agent.turn.confirmations.approvers import to_answer_of_asked
 from shared.db.statements import load_statements
 from shared.errors import ConfirmationClosed
@@ -104,13 +105,16 @@ async def _run_line(app: "App", click: Click, line: str) -> None:
     """Run a command once, however often the click comes."""
     await click.acknowledge()
     arrival = click.arrival
-    if not await accept_answered(app.database, arrival):
+    to = await begin_command(app, arrival, Destination(arrival.adapter, arrival.place, click.account), line=line)
+    if to is None:
         return
     context = arrival.platform_context
     reply = await commands.answer(
         app, arrival.sender, arrival.place, text=line, platform_context=context, adapter=arrival.adapter
     )
-    await click.replace(reply.text if reply is not None else GONE)
+    reply = reply or CommandReply(GONE, is_private=True)
+    async with answered(app, reply, to):
+        await click.replace(reply.text)
 
 
 async def _ask_again(click: Click, row: Any) -> None:

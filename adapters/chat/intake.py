@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from adapters.base import STORE_SECONDS
 from adapters.chat.addressing import Addressing, Exchanges, Recent, Rules
 from adapters.chat.buttons import AnswerButtons, TurnButtons
-from adapters.chat.undelivered import Destination, keep, to_reply
+from adapters.chat.undelivered import Destination, answered, begin_answer, begin_command, keep, to_reply
 from agent import commands
 from agent.commands import CommandReply
 from agent.queue.edits import Edited, change_message, find_answer
-from agent.queue.inbox import accept_answered
 from agent.queue.outbox import Reply
 from agent.queue.redaction import redact
 from shared.db.database import retry_on_lost_db
@@ -53,34 +52,36 @@ async def answer_typed(
     """
     if commands.match_command(message.content) is None:
         return False
-    if not await accept_answered(app.database, message):
+    to = await begin_command(app, message, to_destination(message), line=message.content)
+    if to is None:
         return True
     sender, place, context, adapter = message.sender, message.place, message.platform_context, message.adapter
     reply = await retry_on_lost_db(
         lambda: commands.answer(app, sender, place, text=message.content, platform_context=context, adapter=adapter),
         STORE_SECONDS,
     )
-    if reply is None:
-        return True
-    # Where only one person reads, a private answer is one like any other.
-    reply = replace(reply, is_private=reply.is_private and not place.is_direct)
-    await post_or_keep(app, message, reply if prepare is None else await prepare(reply), post=post)
+    if reply is not None:
+        # Where only one person reads, a private answer is one like any other.
+        reply = replace(reply, is_private=reply.is_private and not place.is_direct)
+        reply = reply if prepare is None else await prepare(reply)
+        async with answered(app, reply, to):
+            await post_or_keep(app, to, reply, post=post)
     return True
 
 
+def to_destination(message: "IncomingMessage") -> Destination:
+    """Return where the reply to a message goes that no turn answers."""
+    account, message_id = message.sender.platform_user_id, message.platform_message_id
+    return Destination(message.adapter, message.place, account, message_id=message_id)
+
+
 async def post_or_keep(
-    app: "App",
-    message: "IncomingMessage",
-    reply: CommandReply,
-    post: Callable[[Reply], Awaitable[object]],
+    app: "App", to: Destination, reply: CommandReply, post: Callable[[Reply], Awaitable[object]]
 ) -> None:
-    """Show a reply that no turn gives to this message, now or when the platform is available again.
+    """Show a reply that no turn gives, now or when the platform is available again.
 
     Who is ended meanwhile leaves it to others: the message is read again, and answered no more.
     """
-    to = Destination(
-        message.adapter, message.place, message.sender.platform_user_id, message_id=message.platform_message_id
-    )
     try:
         await post(to_reply(to, reply))
     except Undeliverable as error:
@@ -204,10 +205,15 @@ class Intake:
 
     async def say(self, message: "IncomingMessage", text: str, *, once: str | None = None) -> None:
         """Answer a message without a turn; `once`: of all messages for which this name is given, the first alone."""
-        if once is not None:
-            message = replace(message, event_id=once, platform_message_id=once)
-        if once is None or await accept_answered(self._app.database, message):
-            await post_or_keep(self._app, message, CommandReply(text, is_private=False), post=self._platform.send)
+        reply, send = CommandReply(text, is_private=False), self._platform.send
+        if once is None:
+            await post_or_keep(self._app, to_destination(message), reply, post=send)
+            return
+        message = replace(message, event_id=once, platform_message_id=once)
+        to = await begin_answer(self._app, message, to_destination(message), reply=reply)
+        if to is not None:
+            async with answered(self._app, reply, to):
+                await post_or_keep(self._app, to, reply, post=send)
 
 
 def to_context(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from adapters.base import DirectPlatform, is_substitute, key_of, to_kind_key
 from adapters.chat.buttons import CHOICE, RUN, AnswerButtons, Button, ShownButton, TurnButtons, buttons_below
 from adapters.chat.clicks import STOPPING, THANKS, Click, accept_click
-from adapters.chat.intake import post_or_keep
+from adapters.chat.intake import post_or_keep, to_destination
 from adapters.chat.live import show_live
 from adapters.chat.parts import Post, Upload, collect, last_part, links_to, to_parts
 from adapters.chat.reactions import STOP_EMOJI, STOP_HINT, Reactions, list_words, to_emoji
@@ -201,7 +201,7 @@ class ReactionClick(Click):
     async def replace(self, text: str) -> None:
         """Answer a command, which is not given again: later, where the platform does not answer."""
         reply = CommandReply(text, is_private=False)
-        await post_or_keep(self._platform.app, self.arrival, reply, post=self._platform.send)
+        await post_or_keep(self._platform.app, to_destination(self.arrival), reply, post=self._platform.send)
 
     def mention(self, account: str) -> str:
         """Return how the platform mentions an account."""

@@ -12,7 +12,7 @@ from adapters.chat.buttons import find_button
 from adapters.chat.clicks import accept_click
 from adapters.chat.forms import find_form_id
 from adapters.chat.intake import to_file
-from adapters.chat.undelivered import Destination, keep
+from adapters.chat.undelivered import Destination, answered, begin_command, keep
 from adapters.discord.events.incoming import (
     PLATFORM,
     from_interaction,
@@ -28,11 +28,10 @@ from adapters.discord.sending.response_writer import INTERACTION, WHISPER, Respo
 from adapters.discord.transport.rest import GONE, UNKNOWN_INTERACTION, UPLOAD_SECONDS, Refused, insist
 from agent import commands
 from agent.commands import CommandReply
-from agent.queue.inbox import accept_answered
 from shared.credentials.people import MAX_CHARS
 from shared.errors import ParleyError, Refusal, Unavailable
 from shared.log import get_logger
-from shared.messages import Attachment, Place, QuotedMessage
+from shared.messages import Attachment, QuotedMessage
 from shared.text import cut
 
 if TYPE_CHECKING:
@@ -139,22 +138,29 @@ class Interactions:
     async def _run(self, interaction: discord.Interaction, name: str, line: str) -> None:
         slash_command = next((command for command in commands.list_commands(PLATFORM) if command.name == name), None)
         place = to_interaction_place(interaction)
-        answering = asyncio.create_task(self._answer(interaction, place, line), name="command")
+        to = Destination(self._rest.bot.adapter, place, str(interaction.user.id))
+        answering = asyncio.create_task(self._answer(interaction, to, line), name="command")
         await asyncio.wait({answering}, timeout=AT_ONCE_SECONDS)
         # An error is raised where the answer is awaited.
         early = answering.result() if answering.done() and answering.exception() is None else None
         # Files can't be part of an immediate response.
-        if is_deferred := not answering.done() or (early is not None and bool(early.files)):
+        if is_deferred := not answering.done() or (early is not None and bool(early[1].files)):
             await self._acknowledger.defer(interaction, is_private=slash_command is None or slash_command.is_private)
-        if (reply := await answering) is None:
+        if (answer := await answering) is None:
             return
+        to, reply = answer
         # A refusal is private even if the command's answer is public; but a deferred response can't be changed any
         # more.
         is_private = slash_command.is_private if is_deferred and slash_command is not None else reply.is_private
         reply = replace(reply, is_private=is_private)
-        to = Destination(self._rest.bot.adapter, place, str(interaction.user.id))
+        async with answered(self._app, reply, to):
+            await self._respond(interaction, reply, to, is_deferred=is_deferred)
+
+    async def _respond(
+        self, interaction: discord.Interaction, reply: CommandReply, to: Destination, *, is_deferred: bool
+    ) -> None:
         try:
-            (first, files), *others = await to_bodies(self._app, reply, str(interaction.user.id))
+            (first, files), *others = await to_bodies(self._app, reply, to.asker)
             writer = ResponseWriter(self._rest, interaction.token, is_private=reply.is_private)
             if is_deferred:
                 await insist(partial(writer.write, first, "command-0", files), try_seconds=UPLOAD_SECONDS)
@@ -170,21 +176,23 @@ class Interactions:
         except Unavailable as error:
             await keep(self._app, to, reply, error=error)
 
-    async def _answer(self, interaction: discord.Interaction, place: Place, line: str) -> CommandReply | None:
+    async def _answer(
+        self, interaction: discord.Interaction, to: Destination, line: str
+    ) -> tuple[Destination, CommandReply] | None:
         # None if another process does: for a moment two may hold a shard, when the database's clock was set or a
         # machine was paused.
         arrival = from_interaction(interaction, self._rest.bot.adapter)
-        if not await accept_answered(self._app.database, arrival):
+        if (begun := await begin_command(self._app, arrival, to, line=line)) is None:
             return None
         reply = await commands.answer(
             self._app,
             arrival.sender,
-            place,
+            to.place,
             text=line,
             platform_context=arrival.platform_context,
             adapter=arrival.adapter,
         )
-        return reply or CommandReply(f"There is no command {line.partition(' ')[0]}.", is_private=True)
+        return begun, reply or CommandReply(f"There is no command {line.partition(' ')[0]}.", is_private=True)
 
     async def _ask(
         self,

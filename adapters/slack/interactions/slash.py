@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from adapters.chat.buttons import buttons_of
-from adapters.chat.undelivered import Destination, keep
+from adapters.chat.undelivered import Destination, answered, begin_command, keep
 from adapters.slack.events.commands import send_privately
 from adapters.slack.events.incoming import PLATFORM, to_plain
 from adapters.slack.install import COMMAND
@@ -83,18 +84,8 @@ class Slash:
             actor = await self._find_actor(body)
             if actor is not None:
                 # Stored before the acknowledgement, under the trigger's id, so that a repeated command is a duplicate.
-                place = await self._actors.find_place(actor, str(body.get("channel_id")))
-                message = IncomingMessage(
-                    adapter=PLATFORM,
-                    sender=actor.sender,
-                    place=place,
-                    event_id=f"command:{body.get('trigger_id') or uuid4().hex}",
-                    content=to_plain(question, {}),
-                    sent_at=self._app.clock.now(),
-                    platform_message_id=to_reply_to(url_of(body)),
-                    platform_context=actor.platform_context,
-                )
-                await self._app.inbox.accept(message)
+                message = await self._to_message(body, actor, to_plain(question, {}))
+                await self._app.inbox.accept(replace(message, platform_message_id=to_reply_to(url_of(body))))
         except ParleyError as error:
             log.warning("slack_question_not_stored", cause=str(error))
             await ack(text=to_notice(str(error)), response_type="ephemeral")
@@ -108,13 +99,28 @@ class Slash:
     async def _find_actor(self, body: Json) -> Actor | None:
         return await self._actors.find_actor(body.get("team_id"), str(body.get("user_id")))
 
+    async def _to_message(self, body: Json, actor: Actor, content: str) -> IncomingMessage:
+        return IncomingMessage(
+            adapter=PLATFORM,
+            sender=actor.sender,
+            place=await self._actors.find_place(actor, str(body.get("channel_id"))),
+            event_id=f"command:{body.get('trigger_id') or uuid4().hex}",
+            content=content,
+            sent_at=self._app.clock.now(),
+            platform_context=actor.platform_context,
+        )
+
     async def _answer(self, body: Json, name: str, rest: str) -> None:
-        url, rows, actor = url_of(body), list[Json](), None
+        url, rows, to = url_of(body), list[Json](), None
         try:
-            actor = await self._find_actor(body)
-            reply = await self._run(body, actor, name, rest=rest) if actor is not None else NOT_HERE
+            actor, reply = await self._find_actor(body), NOT_HERE
             if actor is not None:
-                account = actor.sender.platform_user_id
+                arrival, account = await self._to_message(body, actor, ""), actor.sender.platform_user_id
+                to = Destination(PLATFORM, arrival.place, account)
+                begun = await begin_command(self._app, arrival, to, line=f"/{name.removeprefix('/') or HELP}")
+                if begun is None:
+                    return
+                to, reply = begun, await self._run(actor, arrival.place, name, rest=rest)
                 rows = to_rows(buttons_of(reply, account, self._app.clock.now()))
                 reply = await send_privately(self._app, actor.web, account, reply=reply)
         except ParleyError as error:
@@ -122,19 +128,18 @@ class Slash:
             reply = CommandReply(str(error), is_private=True)
         reply = replace(reply, text=in_slack(reply.text))
         blocks = [*to_blocks(neutralise_mentions(reply.text)), *rows]
-        try:
-            await self._responses.answer(url, to_notice(reply.text), is_private=reply.is_private, blocks=blocks)
-        except (Refused, Unavailable) as error:
-            if actor is not None:
-                place = Place(PLATFORM, actor.team_id, str(body.get("channel_id")))
-                await keep(self._app, Destination(PLATFORM, place, actor.sender.platform_user_id), reply, error=error)
+        async with nullcontext() if to is None else answered(self._app, reply, to):
+            try:
+                await self._responses.answer(url, to_notice(reply.text), is_private=reply.is_private, blocks=blocks)
+            except (Refused, Unavailable) as error:
+                if to is not None:
+                    await keep(self._app, to, reply, error=error)
 
-    async def _run(self, body: Json, actor: Actor, name: str, rest: str) -> CommandReply:
+    async def _run(self, actor: Actor, place: Place, name: str, *, rest: str) -> CommandReply:
         name = name.removeprefix("/") or HELP
         if not NAME.fullmatch(name):
             return ASK_INSTEAD
         line, hint = f"/{name} {to_plain(rest, {})}".strip(), ""
-        place = await self._actors.find_place(actor, str(body.get("channel_id")))
         if name.lower() == STOP:
             place = await find_running(self._app, actor, place)
         reply = await commands.answer(

@@ -178,6 +178,10 @@ class PlatformDriver(ABC):
     def posts(self, place: Place) -> list[Post]:
         """Return the agent's messages that all can see in a place, its threads included, the oldest first."""
 
+    def said(self, place: Place) -> list[str]:
+        """Return what all of the agent's messages in a place say, and what commands are answered with is among them."""
+        return [post.text for post in self.posts(place)]
+
     @abstractmethod
     async def press_stop(self, person: str, place: Place) -> str:
         """Press the Stop button of a running answer once it is there; return what the app tells this person then."""

@@ -152,6 +152,10 @@ class Driver(PlatformDriver):
         posts = [self._to_post(event) for event in events if self._is_post(event, place.channel)]
         return [post for post in posts if post.id not in gone and place.thread in (None, post.place.thread)]
 
+    def said(self, place: Place) -> list[str]:
+        own = self._screen.of(self.scene.agent.id, place.channel)
+        return [event["content"]["body"] for event in own]
+
     def _is_post(self, event: Json, room: str) -> bool:
         is_own = is_message(event) and event["sender"] == self.scene.agent.id and event["room_id"] == room
         return is_own and is_answer(event) and "m.new_content" not in event["content"]

@@ -9,6 +9,7 @@ import asyncpg
 import psutil  # type: ignore[import-untyped]  # the package has no types
 import pytest
 
+from adapters.chat.undelivered import INTERRUPTED
 from shared.db.database import Address
 from tests.adapters.contract.driver import ANN, BOB, Capability, PlatformDriver
 from tests.bench.children import running_child, until_one
@@ -24,6 +25,9 @@ FORGET_DELIVERY = (
     "UPDATE outbox SET status = 'pending', delivered_at = NULL, platform_message_id = NULL, claimed_until = now()"
 )
 DEAD_WORKERS = "DELETE FROM workers"
+# As it is some minutes after the process has died.
+MINUTES_LATER = "UPDATE outbox SET claimed_until = now()"
+WAITS_FOR_MEMORIES = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'memories'::regclass"
 # Programs that are connected, by their own ids: those of forks, and not of what stands for them.
 PROCESSES = """
 SELECT DISTINCT CAST(substring(application_name FROM 'process ([0-9]+)') AS integer) AS pid FROM pg_stat_activity
@@ -222,6 +226,50 @@ async def test_a_reply_is_shown_once_whenever_its_worker_is_killed(
 
     assert await driver.wait(lambda: driver.texts(driver.channel)) == ["Only once."]
     assert len(model.requests) == 1
+
+
+@pytest.mark.timeout(300)
+async def test_who_has_given_a_command_is_told_when_its_process_is_killed_while_it_runs(
+    driver: PlatformDriver, address: Address, model: OpenAIStub, owner: asyncpg.Connection, tmp_path: Path
+) -> None:
+    env, place = child_environment(driver.scene.settings, address, tmp_path) | driver.environment(), driver.direct(ANN)
+    async with running_child(*get_command(), "adapter", driver.name, env=env) as adapter:
+        await driver.until_connected()
+        async with owner.transaction():
+            await owner.execute("LOCK TABLE memories")
+            await driver.say(ANN, "/memory", place)
+            await until_one(owner, WAITS_FOR_MEMORIES)
+            adapter.kill()
+            await adapter.wait()
+    await driver.until_disconnected()
+    await owner.execute(MINUTES_LATER)
+
+    async with running_child(*get_command(), "worker", env=env):
+        await driver.wait(lambda: driver.said(place))
+        await until_one(owner, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+    assert driver.said(place) == [INTERRUPTED.format(name="memory")]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("after", [False, True])
+async def test_the_answer_to_a_command_is_shown_once_when_its_process_is_killed_meanwhile(
+    driver: PlatformDriver, address: Address, owner: asyncpg.Connection, tmp_path: Path, *, after: bool
+) -> None:
+    env, place = child_environment(driver.scene.settings, address, tmp_path) | driver.environment(), driver.direct(ANN)
+    async with running_child(*get_command(), "adapter", driver.name, env=env) as adapter:
+        await driver.until_connected()
+        driver.fall_silent(after=after)
+        await driver.say(ANN, "/memory", place)
+        await driver.until_silent(1)
+        adapter.kill()
+        await adapter.wait()
+    await driver.until_disconnected()
+    await owner.execute(MINUTES_LATER)
+
+    async with running_child(*get_command(), "worker", env=env):
+        await until_one(owner, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+    (answer,) = await driver.wait(lambda: driver.said(place))
+    assert "remember" in answer
 
 
 @pytest.mark.timeout(300)

@@ -47,7 +47,7 @@ async def test_what_is_no_command_is_answered_with_the_nearest_one(office: Scene
     for strange in ("what is a bike?", "💥", "<@U1> & <!channel>", "ask", "a" * 5000, "/", "budget\x00"):
         assert await answer_to(office, office.ann, strange)
     assert office.refusals() == []
-    assert await office.value("SELECT count(*) FROM inbox") == 0
+    assert await office.value("SELECT count(*) FROM inbox WHERE content <> '' OR status <> 'answered'") == 0
 
 
 async def test_memories_are_listed_and_forgotten_with_their_ids(office: Scene) -> None:
