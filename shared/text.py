@@ -54,12 +54,18 @@ SIGNED_WORD = re.compile(r"((?m:^)[^\S\n]*+[/!\\]\s*+|(?<![\w.~:/\\-])[/!\\])([^
 NEAR_COMMAND, NEAR_WORD = 0.6, 0.8
 LEAST_PLAIN_LETTERS = 4
 REMOVED = "[removed]"
-# As other programs call that command: with `set` wherever it stands, and as a whole message with a value alone, or
-# behind its name. Of more words, or of a short one, it may be a sentence, such as one about the address /token.
-OTHER_NAME = r"[/!\\]\s*+[*_~`]*+((?:secret|token|password|passphrase|passwd|pass|api[_-]?key|key)s?)[*_~`:]*+"
+# As other programs call that command: with `set` wherever it stands, and as a whole message with a value alone, which
+# may be a key of many lines, or behind its name; in marks, too. Of more words, of a short one, or of letters that are
+# written without blanks, it may be a sentence, such as one about the address /token.
+OTHER_NAME = (
+    r"[/!\\]\s*+[*_~`]*+((?:secret|password|passphrase|passwd|pass|pwd"
+    r"|(?:(?:api|access|auth|secret|private)[_-]?)?(?:key|token))s?)[*_~`:]*+"
+)
 OTHER_CREDENTIAL = re.compile(
-    rf"(?<![\w.~:/\\-]){OTHER_NAME}[\s_-]\s*+set\s++\S{{1,64}}?(?:\s*+[=:]\s*+|\s++)\S.*"
-    rf"|\A\s*+{OTHER_NAME}\s++(?:set\s++)?(?:\S{{1,64}}?(?:\s*+[=:]\s*+|\s++))?\S{{6,}}+\s*+\Z",
+    rf"(?<![\w.~:/\\-]){OTHER_NAME}[\s_-]\s*+set\s++(?!(?:up|by|of|for|in|as|on|and|or)\s)"
+    r"\S{1,64}?(?:\s*+[=:]\s*+|\s++)\S.*"
+    rf"|\A(?!`[^`\s]+`)[\s*_~`|>\"]*+{OTHER_NAME}(?:\s*+=\s*+|\s++|(?<=:))(?:set\s++)?(?:\S{{1,64}}?(?:\s*+[=:]\s*+|\s++))?"
+    r"(?:-----BEGIN\s.*|[^\s\u0e00-\u0fff\u3040-\u30ff\u3400-\u9fff]{6,}+[\s*_~`|\"]*+\Z)",
     re.IGNORECASE | re.DOTALL,
 )
 CREDENTIAL_MARK = re.compile(rf"/credential set \S+ {re.escape(REMOVED)}", re.IGNORECASE)
