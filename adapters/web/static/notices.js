@@ -64,7 +64,8 @@ async function isSeen() {
 }
 
 export async function notify(chat, text) {
-  if (!document.hidden || !notifies() || !text.trim() || (await isSeen())) return;
+  // While the others are asked, the person may come back to this tab.
+  if (!document.hidden || !notifies() || !text.trim() || (await isSeen()) || !document.hidden) return;
   const notice = new Notification("Parley", { body: text.trim().slice(0, SHOWN_CHARS), tag: chat, icon: "/static/icon-192.png" });
   notice.addEventListener("click", () => { window.focus(); location.hash = chat; notice.close(); });
 }

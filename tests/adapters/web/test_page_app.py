@@ -163,6 +163,27 @@ async def test_a_tab_that_hangs_while_it_is_seen_keeps_no_other_one_silent(site:
         await other.close()
 
 
+async def test_who_comes_back_while_the_other_tab_is_asked_is_not_notified_of_what_they_see(site: Site) -> None:
+    async with open_desktop(site) as window:
+        page = window.page
+        other = await window.context.new_page()
+        await other.goto(f"{site.url}/static/icon.svg")
+        await other.evaluate("""() => new Promise((resolve) => {
+            window.question = new Promise((hear) => { new BroadcastChannel("parley.seen").onmessage = hear; });
+            const hold = () => { resolve(); return new Promise(() => {}); };
+            navigator.locks.request("parley.seen", { mode: "shared" }, hold);
+        })""")
+        await page.wait_for_function("() => document.hidden", polling=100)
+
+        await remind(site, content="Feed the bikes.")
+        await other.evaluate("window.question.then(() => null)")
+        await other.close()
+        await page.wait_for_function("() => !document.hidden", polling=100)
+        # Behind that of the tab, which has begun before.
+        await page.evaluate("new Promise((resolve) => { setTimeout(resolve, 5000); })")
+        await sees(page, [])
+
+
 async def sees(page: Page, texts: list[str]) -> None:
     """Wait until the browser has shown as many notifications; they are these."""
     await page.wait_for_function("count => window.notices.length >= count", arg=len(texts), polling=100)
