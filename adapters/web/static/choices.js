@@ -7,8 +7,13 @@ import { sendJson } from "./stream.js";
 const $ = (id) => document.getElementById(id);
 
 const chosen = { persona_id: null, model: null };
-// Before its first turn a chat has no place for what is chosen: it goes with the next message.
+// What the server has of it.
+const stored = { ...chosen };
+// Before its first turn a chat has no place for what is chosen: it goes with the next message. So does what the server
+// has not confirmed by then.
 let unsent = {};
+// One after the other: of two at once, the first might count last.
+let sending = Promise.resolve();
 
 const hasBegun = () => $("log").querySelector("[data-turn]") !== null;
 
@@ -22,7 +27,7 @@ export function offerChoices({ persona, personas, models }) {
   for (const { id, ...offered } of [{ id: null, ...persona }, ...personas]) faces.set(id, offered);
   list($("choose-persona"), personas);
   list($("choose-model"), models);
-  showChoices(chosen);
+  showChosen();
 }
 
 function list(select, options) {
@@ -33,6 +38,7 @@ function list(select, options) {
 
 export function showChoices(choices) {
   Object.assign(chosen, choices);
+  Object.assign(stored, choices);
   unsent = {};
   showChosen();
 }
@@ -60,22 +66,25 @@ export function takeChoices() {
 
 async function choose(change) {
   const { chat } = page;
-  // What the chat says that it has arrives with its past, and is not chosen later than this.
-  await page.loaded;
+  // What the chat says that it has arrives with its past, and is not chosen later than this. It may be read once more.
+  for (let read = null; read !== page.loaded;) await (read = page.loaded);
   if (page.chat !== chat) return;
-  const before = { ...chosen };
   Object.assign(chosen, change);
+  Object.assign(unsent, change);
   showChosen();
-  if (!hasBegun()) {
-    Object.assign(unsent, change);
-    return;
-  }
-  const reason = await sendJson(`/page/chats/${chat}/choices`, "PUT", change);
+  if (!hasBegun()) return;
+  sending = sending.then(() => sendJson(`/page/chats/${chat}/choices`, "PUT", change));
+  const reason = await sending;
   if (page.chat !== chat) return;
   $("box-note").textContent = reason ?? "";
   $("box-note").hidden = !reason;
-  // What did not count is not shown as chosen.
-  if (reason) showChoices(before);
+  if (!reason) Object.assign(stored, change);
+  // Another may have been chosen meanwhile; what did not count is not shown as chosen.
+  for (const name of Object.keys(change).filter((name) => chosen[name] === change[name])) {
+    chosen[name] = stored[name];
+    delete unsent[name];
+  }
+  showChosen();
 }
 
 $("choose-persona").addEventListener("change", () => choose({ persona_id: Number($("choose-persona").value) || null }));

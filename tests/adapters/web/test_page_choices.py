@@ -103,6 +103,69 @@ async def test_what_is_chosen_before_the_past_of_the_chat_has_arrived_counts(sit
         assert await latest(site) == ("Poet", "openai/large", True)
 
 
+async def test_what_is_chosen_counts_for_the_next_message_and_in_its_order_while_the_server_takes_its_time(
+    site: Site, chromium: Browser
+) -> None:
+    await site.parley.sql("SELECT admin.open_model('openai/large')")
+    await define(site, "Sage", platform="web")
+    await define(site, "Poet", open_to="guest")
+    bodies, first, answered = [], asyncio.Event(), asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        bodies.append(route.request.post_data_json)
+        first.set()
+        await answered.wait()
+        await route.continue_()
+
+    async with open_window(chromium, site.link("ann")) as window:
+        page = window.page
+        model = page.get_by_label("Model", exact=True)
+        await window.says("hello")
+        await expect(window.answer()).to_have_attribute("aria-busy", "false")
+        await page.route("**/page/chats/*/choices", hold)
+        await model.select_option("openai/large")
+        await first.wait()
+        await window.says("and now?")
+        await expect(page.locator(".agent[aria-busy=false]")).to_have_count(2)
+        assert (await latest(site))[1] == "openai/large"
+
+        await model.select_option("openai/stub")
+        await page.get_by_label("Persona").select_option("Poet")
+        await page.evaluate("fetch('/page/state')")
+        assert bodies == [{"model": "openai/large"}]
+        async with page.expect_response(lambda response: "persona_id" in (response.request.post_data or "")):
+            answered.set()
+        await page.reload()
+        await expect(model.locator("option:checked")).to_have_text("openai/stub")
+        await expect(page.get_by_label("Persona").locator("option:checked")).to_have_text("Poet")
+
+
+async def test_what_the_server_was_not_told_of_is_not_shown_as_chosen(site: Site, chromium: Browser) -> None:
+    await site.parley.sql("SELECT admin.open_model('openai/large')")
+    await define(site, "Sage", platform="web")
+    await define(site, "Poet", open_to="guest")
+    both, routes = asyncio.Event(), []
+
+    async def hold(route: Route) -> None:
+        routes.append(route)
+        await both.wait()
+        await route.abort()
+
+    async with open_window(chromium, site.link("ann")) as window:
+        page = window.page
+        persona, model = page.get_by_label("Persona"), page.get_by_label("Model", exact=True)
+        await window.says("hello")
+        await expect(window.answer()).to_have_attribute("aria-busy", "false")
+        window.expected_complaint = "net::ERR_FAILED"
+        await page.route("**/page/chats/*/choices", hold)
+        await model.select_option("openai/large")
+        await persona.select_option("Poet")
+        both.set()
+        await expect(persona.locator("option:checked")).to_have_text("Sage")
+        await expect(model.locator("option:checked")).to_have_text("openai/stub")
+        assert len(routes) == 2
+
+
 async def test_what_was_closed_meanwhile_is_not_shown_as_chosen(site: Site, chromium: Browser) -> None:
     await site.parley.sql("SELECT admin.open_model('openai/large')")
     async with open_window(chromium, site.link("ann")) as window:
