@@ -128,7 +128,7 @@ class LocalEmbedder:
 
     async def _ask(self, texts: Sequence[str]) -> Vectors:
         process = self._process
-        if process is None or process.stdin is None or process.returncode is not None:
+        if process is None or process.stdin is None or not self._is_running():
             raise EmbeddingUnavailable
         answer: asyncio.Future[Vectors] = asyncio.get_running_loop().create_future()
         self._waiting.append(answer)
