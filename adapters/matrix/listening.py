@@ -256,7 +256,7 @@ class MatrixListener(Listener):
         await press(self.platform, reaction, str(relation.get("key")))
 
     async def _refuse_room(self, room: Room, event: Json) -> None:
-        await self.intake.say(to_incoming(event, room, self._rooms), ENCRYPTED_ROOM, once=f"encrypted {room.id}")
+        await self.intake.say(to_incoming(event, room, self._rooms), ENCRYPTED_ROOM, once=f"encrypted:{room.id}")
 
     async def _follow(self, room: Room, event: Json) -> None:
         # State: a mere message of this kind can be sent by every member, to lead the agent anywhere.

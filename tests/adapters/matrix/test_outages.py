@@ -42,6 +42,21 @@ async def test_after_an_outage_answers_arrive_once_and_what_was_written_meanwhil
     assert ann.texts(matrix.agent.id, matrix.direct) == ["Made in the outage."]
 
 
+async def test_what_is_said_of_an_encrypted_direct_room_is_not_posted_again_after_an_outage(matrix: Scene) -> None:
+    ann, room, cipher = matrix.ann, matrix.direct, {"algorithm": "m.megolm.v1.aes-sha2"}
+    matrix.world.is_spoilt = True
+    await ann.call("PUT", "rooms", room, "state", "m.room.encryption", "", body=cipher)
+    matrix.proxy.faults.append(Fault("PUT", SENDING, 503, times=1000, after=True))
+    await ann.sends(room, "m.room.encrypted", cipher | {"ciphertext": "x"})
+    await matrix.until_value(True, "SELECT error IS NOT NULL FROM outbox")
+    matrix.proxy.faults.clear()
+    await matrix.sql("UPDATE outbox SET claimed_until = now()")
+    await matrix.until_value("delivered", "SELECT status FROM outbox")
+
+    await ann.looks()
+    assert len(ann.texts(matrix.agent.id, room)) == 1
+
+
 async def test_a_wait_that_the_homeserver_asks_for_is_kept_however_long(matrix: Scene) -> None:
     matrix.model.play([Answer("After the wait.")])
     matrix.proxy.faults.append(Fault("PUT", SENDING, 429, retry_after_ms=120_000))
