@@ -324,6 +324,26 @@ async def test_rooms_that_hold_more_together_than_one_answer_are_read_a_few_at_a
         assert {*rooms} <= {*joined["joined_rooms"]}
 
 
+async def test_large_invitations_make_the_agent_leave_no_room(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    ann, bob, agent, scene.most_bytes, scene.invites = scene.ann, scene.bob, scene.agent, ANSWER_BYTES, scene.ann.id
+    for key in range(5):
+        path = ("rooms", scene.room, "state", "m.room.topic", str(key))
+        await ann.call("PUT", *path, body={"topic": "x" * 60_000})
+    invite = {"membership": "invite", "reason": "x" * 60_000}
+    for _ in range(14):
+        room = await bob.makes_room()
+        await bob.call("PUT", "rooms", room, "state", "m.room.member", agent.id, body=invite)
+    with capture_logs() as logs:
+        async with scene.opened(address, model, works=False):
+            await ann.says(scene.direct, "hello")
+            await scene.until_value("hello", "SELECT content FROM inbox")
+    joined = await agent.call("GET", "joined_rooms")
+    assert scene.room in joined["joined_rooms"]
+    assert [line for line in logs if line["event"] == "matrix_room_too_large"] == []
+
+
 async def test_a_flood_of_large_messages_in_many_rooms_is_read_room_by_room(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
