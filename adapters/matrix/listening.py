@@ -91,14 +91,10 @@ class MatrixListener(Listener):
         if len(json.dumps(invites)) > self._client.most_bytes / 2:
             # They are in each answer, whichever rooms it is of: a room would be taken for too large, and left.
             for room_id in invites:
-                self.start(self._decline(room_id), "invitation", room_id)
+                self.start_latest(partial(self._leave, Room(room_id)), "leave", room_id)
             raise Unavailable(f"{len(invites)} invitations are too large; all of them are declined.")
         joined |= await self._read_rooms([*joined], **query)
         return batch
-
-    async def _decline(self, room_id: str) -> None:
-        async with self.beside["leave"]:
-            await self._client.call("POST", ("rooms", room_id, "leave"), {})
 
     async def _read_rooms(self, rooms: Sequence[str], **query: Any) -> Json:
         """Read what holds in rooms; one where that alone is too large is left. What was said in the others is a gap."""
