@@ -120,7 +120,9 @@ class Slash:
                 begun = await begin_command(self._app, arrival, to, line=f"/{name.removeprefix('/') or HELP}")
                 if begun is None:
                     return
-                to, reply = begun, await self._run(actor, arrival.place, name, rest=rest)
+                # First: what is said of an error is an answer as well.
+                to = begun
+                reply = await self._run(actor, arrival.place, name, rest=rest)
                 rows = to_rows(buttons_of(reply, account, self._app.clock.now()))
                 reply = await send_privately(self._app, actor.web, account, reply=reply)
         except ParleyError as error:

@@ -1,6 +1,7 @@
 """Slack away for long: answers arrive once, in order, and are found again by their metadata after hours."""
 
 import pytest
+from sqlalchemy import text
 
 from tests.adapters.slack.conftest import Scene
 from tests.standins.openai_api import Answer
@@ -112,3 +113,23 @@ async def test_the_answer_to_a_slash_command_comes_directly_with_its_buttons_whe
     await office.until_value(3, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
     confirmation = await office.ann.presses(office.ann.dm, office.ann.written()[1], "Yes, do it")
     assert "I have forgotten" in (await confirmation.answered())[0]
+
+
+async def end_statement(office: Scene, words: str) -> None:
+    """Break off the connection whose statement waits for a lock."""
+    await office.until_value(
+        True,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE :words",
+        words=f"%{words}%",
+    )
+
+
+async def test_a_command_that_could_not_be_run_is_answered_once(office: Scene) -> None:
+    async with office.parley.app.database.transaction() as session:
+        await session.execute(text("LOCK TABLE conversations"))
+        interaction = await office.ann.slash(office.general, "/parley", "stop")
+        await office.until_value(1, "SELECT count(*) FROM outbox")
+        await end_statement(office, "platform_thread_id")
+
+    assert await interaction.answered()
+    await office.until_value(0, "SELECT count(*) FROM outbox")
