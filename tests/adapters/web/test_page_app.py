@@ -146,34 +146,31 @@ async def test_a_tab_that_was_shown_and_hidden_at_once_still_notifies_and_so_doe
         await other.close()
 
 
+async def open_hanging_tab(site: Site, window: Window) -> Page:
+    """Hide the page behind another tab, which holds the lock of one that is seen, and answers nothing."""
+    tab = await window.context.new_page()
+    await tab.goto(f"{site.url}/static/icon.svg")
+    await tab.evaluate("""() => new Promise((resolve) => {
+        window.question = new Promise((hear) => { new BroadcastChannel("parley.seen").onmessage = hear; });
+        const hold = () => { resolve(); return new Promise(() => {}); };
+        navigator.locks.request("parley.seen", { mode: "shared" }, hold);
+    })""")
+    await window.page.wait_for_function("() => document.hidden", polling=100)
+    return tab
+
+
 async def test_a_tab_that_hangs_while_it_is_seen_keeps_no_other_one_silent(site: Site) -> None:
     async with open_desktop(site) as window:
-        page = window.page
-        # It holds the lock, and answers nothing.
-        other = await window.context.new_page()
-        await other.goto(f"{site.url}/static/icon.svg")
-        await other.evaluate("""() => new Promise((resolve) => {
-            const hold = () => { resolve(); return new Promise(() => {}); };
-            navigator.locks.request("parley.seen", { mode: "shared" }, hold);
-        })""")
-        await page.wait_for_function("() => document.hidden", polling=100)
+        other = await open_hanging_tab(site, window)
 
         await remind(site, content="Feed the bikes.")
-        await sees(page, ["Reminder: Feed the bikes."])
+        await sees(window.page, ["Reminder: Feed the bikes."])
         await other.close()
 
 
 async def test_who_comes_back_while_the_other_tab_is_asked_is_not_notified_of_what_they_see(site: Site) -> None:
     async with open_desktop(site) as window:
-        page = window.page
-        other = await window.context.new_page()
-        await other.goto(f"{site.url}/static/icon.svg")
-        await other.evaluate("""() => new Promise((resolve) => {
-            window.question = new Promise((hear) => { new BroadcastChannel("parley.seen").onmessage = hear; });
-            const hold = () => { resolve(); return new Promise(() => {}); };
-            navigator.locks.request("parley.seen", { mode: "shared" }, hold);
-        })""")
-        await page.wait_for_function("() => document.hidden", polling=100)
+        page, other = window.page, await open_hanging_tab(site, window)
 
         await remind(site, content="Feed the bikes.")
         await other.evaluate("window.question.then(() => null)")
