@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from adapters.base import SUBSTITUTE
 from agent.commands import CommandReply, match_command
-from agent.queue.inbox import accept_answered_within
+from agent.queue.inbox import accept_answered
 from agent.queue.outbox import DIRECT, DeliveryInfo, Reply
 from shared.db.database import DatabaseLost
 from shared.db.statements import load_statements
@@ -75,7 +75,7 @@ async def begin_answer(
     # In a line of its own: no other reply waits for it.
     row = _to_row(to, reply, RUN_SECONDS) | {"place_key": f"command {arrival.event_id}"}
     async with app.database.transaction() as session:
-        if not await accept_answered_within(session, arrival):
+        if not await accept_answered(session, arrival):
             return None
         note = (await session.execute(statements.store_reply, {"reply": json.dumps(row)})).scalar_one()
     return replace(to, note=note)

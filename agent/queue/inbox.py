@@ -61,14 +61,8 @@ async def accept_within(session: Session, *messages: IncomingMessage) -> Sequenc
     return await accept_all(session, [to_event(message) for message in messages]) if messages else ()
 
 
-async def accept_answered(database: SessionSource, message: IncomingMessage) -> bool:
+async def accept_answered(session: Session, message: IncomingMessage) -> bool:
     """Store the arrival of an event that needs no turn, without its text; return whether it arrived the first time."""
-    async with database.statement() as session:
-        return await accept_answered_within(session, message)
-
-
-async def accept_answered_within(session: Session, message: IncomingMessage) -> bool:
-    """Do as `accept_answered` in the session's transaction."""
     (row,) = await accept_all(session, [to_event(replace(message, content="")) | {"is_answered": True}])
     if row.inbox_id is None:
         raise ServerMoved

@@ -12,7 +12,7 @@ from agent.commands.forms.base import Asker, Done, OpenForm
 from agent.commands.forms.changes import list_own_entries, read_latest_entry, undo
 from agent.commands.forms.entries import Form
 from agent.commands.forms.requests import DECISIONS
-from agent.queue.inbox import accept_answered_within
+from agent.queue.inbox import accept_answered
 from shared.db.errors import refusals
 from shared.db.statements import load_statements
 from shared.errors import Refusal
@@ -74,7 +74,7 @@ async def _change(
         async with app.database.transaction() as session:
             request = await _open(session, app, asker)
             # In the same transaction: what is refused may be sent again.
-            if not await accept_answered_within(session, arrival):
+            if not await accept_answered(session, arrival):
                 raise Refusal(SENT_BEFORE)
             parameters = {"user_id": request.user.id, "account": account, "platform": place.platform}
             await session.execute(statements.act_on_server, parameters | {"server": place.server})
