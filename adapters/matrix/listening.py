@@ -88,21 +88,22 @@ class MatrixListener(Listener):
             return await self._ask(FILTER, {"timeline": {"limit": events, **LAZY}}, **query)
         batch = await self._ask(FILTER | {"event_fields": FEW}, {"state": NONE, "timeline": {"limit": 1}}, **query)
         joined, invites = part(batch, "rooms", "join"), part(batch, "rooms", "invite")
-        if len(json.dumps(invites)) > self._client.most_bytes / 2:
-            # They are in each answer, whichever rooms it is of: a room would be taken for too large, and left.
-            for room_id in invites:
-                self.start_latest(partial(self._leave, Room(room_id)), "leave", room_id)
-            raise Unavailable(f"{len(invites)} invitations are too large; all of them are declined.")
-        joined |= await self._read_rooms([*joined], **query)
+        joined |= await self._read_rooms([*joined], invites, **query)
         return batch
 
-    async def _read_rooms(self, rooms: Sequence[str], **query: Any) -> Json:
+    async def _read_rooms(self, rooms: Sequence[str], invites: Json, **query: Any) -> Json:
         """Read what holds in rooms; one where that alone is too large is left. What was said in the others is a gap."""
         try:
             batch = await self._ask(FILTER, {"rooms": rooms, "timeline": {"limit": 1, **LAZY}}, **query)
         except AnswerTooLarge:
             if half := len(rooms) // 2:
-                return await self._read_rooms(rooms[:half], **query) | await self._read_rooms(rooms[half:], **query)
+                first = await self._read_rooms(rooms[:half], invites, **query)
+                return first | await self._read_rooms(rooms[half:], invites, **query)
+            if invites:
+                # They are in each answer, whichever room it is of: it may be they that are too large.
+                for room_id in invites:
+                    self.start_latest(partial(self._leave, Room(room_id)), "leave", room_id)
+                raise Unavailable(f"{len(invites)} invitations may be too large; they are declined.") from None
             log.error("matrix_room_too_large", room=rooms[0])
             self._rooms[rooms[0]].is_left = True
             return {rooms[0]: NOTHING}

@@ -293,7 +293,7 @@ async def test_a_space_too_large_to_be_read_is_left_and_keeps_no_other_room_wait
 async def test_rooms_that_hold_more_together_than_one_answer_are_read_a_few_at_a_time(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
-    bob, agent, scene.most_bytes = scene.bob, scene.agent, ANSWER_BYTES
+    bob, agent, scene.most_bytes, scene.world.is_spoilt = scene.bob, scene.agent, ANSWER_BYTES, True
     rooms = [await bob.makes_room(agent.id) for _ in range(6)]
 
     async def fill_rooms(name: str) -> None:
@@ -324,15 +324,17 @@ async def test_rooms_that_hold_more_together_than_one_answer_are_read_a_few_at_a
         assert {*rooms} <= {*joined["joined_rooms"]}
 
 
+@pytest.mark.parametrize(("topics", "invitations"), [(10, 8), (5, 14)])
 async def test_large_invitations_make_the_agent_leave_no_room(
-    scene: Scene, address: Address, model: OpenAIStub
+    scene: Scene, address: Address, model: OpenAIStub, topics: int, invitations: int
 ) -> None:
     ann, bob, agent, scene.most_bytes, scene.invites = scene.ann, scene.bob, scene.agent, ANSWER_BYTES, scene.ann.id
-    for key in range(5):
+    scene.world.is_spoilt = True
+    for key in range(topics):
         path = ("rooms", scene.room, "state", "m.room.topic", str(key))
         await ann.call("PUT", *path, body={"topic": "x" * 60_000})
     invite = {"membership": "invite", "reason": "x" * 60_000}
-    for _ in range(14):
+    for _ in range(invitations):
         room = await bob.makes_room()
         await bob.call("PUT", "rooms", room, "state", "m.room.member", agent.id, body=invite)
     with capture_logs() as logs:
