@@ -11,6 +11,8 @@ import pytest
 from adapters.cells.moves import StillOpen, move_server
 from shared.db.database import Address
 from shared.db.hosts import URL
+from shared.errors import ServerMoved
+from shared.messages import Place
 from shared.settings import Settings
 from tests.adapters.web.conftest import say_it_back
 from tests.standins.openai_api import Answer, OpenAIStub
@@ -164,6 +166,16 @@ async def test_a_server_moves_while_messages_come_in_and_each_is_answered_once(c
     # The same event again: the answer that it had, although that was given in the other cell.
     assert await cells.ask("first", "the first") == "You said: ann: the first"
     assert len(cells.parleys["a"].model.requests) == 73
+
+
+async def test_what_a_cell_says_of_a_server_that_has_left_it_counts_for_nothing(cells: TwoCells) -> None:
+    place, left = Place("test", SERVER, "town"), cells.cells.get("a")
+    await cells.cells.check(place, left)
+    await cells.move()
+    # The door has heard of it before it asks whether what it has read counts.
+    await cells.until_routed("test", SERVER, "b")
+    with pytest.raises(ServerMoved):
+        await cells.cells.check(place, left)
 
 
 async def send_file(cells: TwoCells, event_id: str, text: str, **fields: Any) -> None:

@@ -141,7 +141,9 @@ class Cells:
 
     async def check(self, place: Place, app: App) -> None:
         """Raise `ServerMoved` if a server that was on its way has left the cell of this app meanwhile."""
-        if len(self.find(place.platform, place.server)) > 1:
+        names = self.find(place.platform, place.server)
+        # Where it is known by now that it has left, what was read in that cell may be what was left behind.
+        if len(names) > 1 or app is not self.get(names[0]):
             await self.check_again(place, app)
 
     async def check_again(self, place: Place, app: App) -> None:
