@@ -24,6 +24,7 @@ from shared.db.pooling.event_loop import Loop
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
 from tests.support.connections import connected
+from tests.support.databases import Databases
 from tests.support.folders import temporary_folder
 from tests.support.parley import Parley, open_parley
 from tests.support.template import start_copy
@@ -92,10 +93,18 @@ async def superuser(postgres: URL) -> AsyncIterator[asyncpg.Connection]:
         yield superuser
 
 
+@pytest.fixture(scope="session")
+async def databases(postgres: URL, superuser: asyncpg.Connection) -> AsyncIterator[Databases]:
+    """The databases that one test takes after another."""
+    databases = Databases(postgres, superuser)
+    yield databases
+    await databases.close()
+
+
 @pytest.fixture
-async def address(postgres: URL, superuser: asyncpg.Connection) -> AsyncIterator[Address]:
-    """A fresh database with all tables."""
-    async with new_database(postgres, superuser=superuser) as address:
+async def address(databases: Databases) -> AsyncIterator[Address]:
+    """A database with all tables, and with nothing that another test has left."""
+    async with databases.one() as address:
         yield address
 
 
