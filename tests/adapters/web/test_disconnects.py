@@ -18,6 +18,7 @@ from tests.adapters.web.conftest import TOKEN, Site
 from tests.adapters.web.test_messages import BODY, frames
 from tests.standins.openai_api import Answer, Fault
 from tests.standins.openai_api.script import Body, Reply, gated_answer, last_user_text
+from tests.support.eventually import eventually
 from tests.support.parley import Parley, open_parley
 
 EVENTS = {"Accept": "text/event-stream"}
@@ -71,11 +72,9 @@ async def caller(site: Site, **request: Any) -> AsyncIterator[asyncio.Task[httpx
 
 async def ended(site: Site) -> tuple[str, str]:
     """Wait for the end of the only turn without being one of its readers, and return how it ended."""
-    rows: list[Any] = []
-    async with asyncio.timeout(30):
-        while not rows:
-            rows = await site.parley.sql("SELECT status, error FROM turns WHERE status <> 'running'")
-    return rows[0].status, rows[0].error
+    query = "SELECT status, error FROM turns WHERE status <> 'running'"
+    [turn] = await eventually(lambda: site.parley.sql(query))
+    return turn.status, turn.error
 
 
 def test_a_closed_request_has_its_second() -> None:
@@ -250,17 +249,17 @@ async def test_a_waiting_message_is_withdrawn_with_its_files(site: Site) -> None
     result = frames((await site.client.post("/v1/messages", json=second, headers=EVENTS)).text)
     assert [name for name, _ in result] == ["message", "turn_complete"]
     folder = site.parley.app.settings.parley_home / "files"
-    async with asyncio.timeout(30):
-        while any(path.is_file() for path in folder.rglob("a.txt")):
-            await site.parley.value("SELECT 1")
+
+    async def is_gone() -> bool:
+        return not any(path.is_file() for path in folder.rglob("a.txt"))
+
+    await eventually(is_gone)
 
 
 async def until_waiting(site: Site, count: int) -> None:
     """Return once so many messages wait for their turn."""
-    query = "SELECT count(*) FROM inbox WHERE status = 'waiting'"
-    async with asyncio.timeout(30):
-        while await site.parley.value(query) != count:
-            pass
+    query = "SELECT count(*) = :count FROM inbox WHERE status = 'waiting'"
+    await eventually(lambda: site.parley.value(query, count=count))
 
 
 @pytest.mark.parametrize("way", WAYS)

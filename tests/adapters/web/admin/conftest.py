@@ -16,7 +16,9 @@ SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 WIDTHS = (1280, 360)
 TOKEN = re.compile(r'name="token" value="([^"]+)"')
 # Chromium notes each answer with such a status in the console.
-WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+WAITING = (
+    "SELECT count(*) >= :count FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+)
 NOTED = re.compile(r"status of (422|404)")
 
 

@@ -9,6 +9,7 @@ from sqlalchemy import text
 from tests.adapters.web.admin.conftest import TOKEN, WAITING, make_person, post, write_scene
 from tests.adapters.web.admin.test_frame import content
 from tests.adapters.web.conftest import BY_HAND, Site
+from tests.support.eventually import eventually
 from tests.support.forms import snapshot
 
 ENTRY = re.compile(r'name="entry" value="(\d+)"')
@@ -135,8 +136,7 @@ async def test_whoever_is_demoted_cannot_raise_themselves_again(site: Site) -> N
             asyncio.create_task(eve.post(path, data={"token": token, **fields}))
             for fields in ({"act": "undo", "entry": entry}, {"act": "level", "permission": "admin"})
         ]
-        while await site.parley.value(WAITING) < len(acts):
-            pass
+        await eventually(lambda: site.parley.value(WAITING, count=len(acts)))
         await demoting.commit()
         assert ["Only admins and owners may do this" in (await act).text for act in acts] == [True, True]
         await site.parley.sql("SELECT admin.grant_permission('web', 'eve', 'admin', '2999-01-01')")

@@ -7,6 +7,7 @@ from adapters.web.admin.visit import READS
 from tests.adapters.web.admin.conftest import WAITING, make_person, post, write_scene
 from tests.adapters.web.conftest import Site
 from tests.support.connections import connected
+from tests.support.eventually import eventually
 
 MANY = """
 WITH made AS (INSERT INTO users (display_name) SELECT 'Person ' || n FROM generate_series(1, 60) AS n RETURNING id)
@@ -91,8 +92,7 @@ async def test_a_long_search_leaves_connections_to_messages(site: Site) -> None:
         await holding.start()
         await owner.execute("LOCK TABLE audit_log")
         searches = [asyncio.create_task(ann.get("/admin/audit")) for _ in range(4)]
-        while await site.parley.value(WAITING) < READS:
-            pass
+        await eventually(lambda: site.parley.value(WAITING, count=READS))
         assert (await site.posts("Hello")).status_code == 200
         assert not any(search.done() for search in searches)
         await holding.rollback()
