@@ -15,6 +15,7 @@ from shared.clock import SystemClock
 from shared.db.database import Address, Database
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
+from tests.support.eventually import PATIENCE
 from tests.support.parley import Parley, open_parley
 
 CUT = """
@@ -48,7 +49,7 @@ class Heard:
         self.arrived.set()
 
     async def wait_for(self, table: str | None) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while table not in self.tables:
                 self.arrived.clear()
                 await self.arrived.wait()
@@ -98,7 +99,7 @@ async def test_what_the_program_counts_itself_is_announced_to_nobody(parley: Par
     await parley.ask("hello again")
     await parley.sql("UPDATE skills SET is_enabled = false")
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         await heard.arrived.wait()
     assert heard.tables == ["skills"]
 

@@ -30,6 +30,7 @@ from shared.errors import ConfigurationError
 from shared.settings import Settings, load_settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.connections import connected
+from tests.support.eventually import PATIENCE
 from tests.support.parley import Parley, open_parley
 from tests.support.source_tree import ROOT
 
@@ -70,7 +71,7 @@ class Writer:
 
     async def reads(self, text: str, button: str = "") -> dict[str, str]:
         """Return the buttons of the message with this text, once it is there and has this button."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while (post := self._find(text, button)) is None:  # noqa: ASYNC110  # files tell nobody that they are there
                 await asyncio.sleep(0.02)
         return post

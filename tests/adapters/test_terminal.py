@@ -19,6 +19,7 @@ from agent.journal.steps import Event
 from shared.errors import Refusal
 from shared.text import CONTROLS
 from tests.adapters.cli.shell import Shell
+from tests.support.eventually import PATIENCE
 from tests.support.folders import temporary_folder
 from tests.support.keyboard import Keyboard, at_keyboard, to_screen
 
@@ -296,7 +297,7 @@ def test_a_person_at_the_keyboard_talks_stops_an_answer_and_leaves() -> None:
             keyboard.until(PROMPT)
             enter_credential(keyboard, shell.home / "chat_history")
             keyboard.type(CTRL_D)
-            assert keyboard.program.wait(30) == 0
+            assert keyboard.program.wait(PATIENCE) == 0
 
         output = shell.says("psql", "-At", "-c", "SELECT content FROM messages WHERE role = 'user' ORDER BY id")
         assert output == "hello\na long story\nfirst\nsecond\n"

@@ -10,6 +10,7 @@ from aiohttp import ClientSession, ClientWebSocketResponse, FormData
 from tests.standins.discord import DiscordStandIn, Limits, Person
 from tests.standins.discord.rules import MEGABYTE
 from tests.standins.discord.world import EPHEMERAL, HAS_THREAD, SUPPRESS_EMBEDS
+from tests.support.eventually import PATIENCE
 
 BUTTON = {"type": 2, "style": 1, "label": "x", "custom_id": "a"}
 
@@ -156,7 +157,7 @@ async def test_only_a_click_edits_the_message_of_its_button(body: dict[str, Any]
 async def next_payload(socket: ClientWebSocketResponse, *codes: int) -> dict[str, Any]:
     """Return the next message with one of these opcodes."""
     while True:
-        message: dict[str, Any] = await socket.receive_json(timeout=10)
+        message: dict[str, Any] = await socket.receive_json(timeout=PATIENCE)
         if message["op"] in codes:
             return message
 

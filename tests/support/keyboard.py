@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from subprocess import Popen
 
 from tests.adapters.cli.shell import PARLEY, Shell
+from tests.support.eventually import PATIENCE
 
 # What is written to move on the screen and to wipe a line; all else only changes how letters look.
 MOVES = re.compile(r"\r|\n|\x1b\[2K|\x1b\[1A|\x1b\[[0-9;?]*[A-Za-z]")
@@ -98,5 +99,5 @@ def at_keyboard(
     finally:
         # Its Postgres ends with it.
         program.terminate()
-        program.wait(30)
+        program.wait(PATIENCE)
         os.close(ours)

@@ -24,6 +24,7 @@ from shared.messages import Sender as Writer
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub, Reply
 from tests.standins.openai_api.script import Body
+from tests.support.eventually import PATIENCE
 
 
 @dataclass
@@ -46,7 +47,7 @@ class FakePlatform:
 
     async def wait_for(self, count: int) -> list[str]:
         """Return the texts as soon as there are this many."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while len(self.posts) < count:
                 self.arrived.clear()
                 await self.arrived.wait()
@@ -97,7 +98,7 @@ class Parley:
     async def ask(self, content: str, **fields: Any) -> AgentResponse:
         """Store a message and wait for its answer."""
         accepted = await self.accept(content, **fields)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             return await self.app.events.response(accepted.inbox_id)
 
     async def follow(self, content: str) -> list[Event]:
@@ -129,7 +130,7 @@ class Parley:
                 stopped = True
                 await self.sql("UPDATE turns SET stop_requested = true")
                 await self.sql("SELECT pg_notify('parley_stops', id::text) FROM turns")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             return await self.app.events.response(accepted.inbox_id)
 
     async def sql(self, statement: str, **parameters: Any) -> list[Any]:

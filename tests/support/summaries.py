@@ -12,6 +12,7 @@ from shared.clock import SystemClock
 from tests.standins.openai_api import Answer, Reply
 from tests.standins.openai_api.script import Body, last_user_text
 from tests.support.connections import connected
+from tests.support.eventually import PATIENCE
 from tests.support.parley import Parley
 
 LISTED = "SELECT count(*) FROM unremembered_turns"
@@ -52,7 +53,7 @@ async def pause(parley: Parley) -> None:
 
 async def summarise(parley: Parley) -> None:
     """Write the summaries that are due, beside the worker."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         await new_summarizer(parley).run()
         while await parley.value(BUSY):  # noqa: ASYNC110  # the worker may have claimed one
             await asyncio.sleep(0.05)
@@ -66,7 +67,7 @@ async def pause_and_summarise(parley: Parley) -> None:
 
 async def remembered(parley: Parley) -> list[Any]:
     """Wait until all turns that have ended are remembered; return the memories in their order."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         await writer(parley).run()
         while await parley.value(LISTED):  # noqa: ASYNC110  # the worker may be storing them
             await asyncio.sleep(0.02)

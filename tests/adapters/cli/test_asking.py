@@ -9,6 +9,7 @@ import pytest
 
 from tests.adapters.cli.shell import Shell
 from tests.adapters.cli.test_running import running_parley
+from tests.support.eventually import PATIENCE
 from tests.support.keyboard import at_keyboard
 
 BOOKINGS = '''"""Bookings."""
@@ -163,7 +164,7 @@ def test_at_a_keyboard_the_answer_is_rendered_and_a_yes_runs_the_tool(shell: She
         keyboard.type("y\r")
         keyboard.until("As you wish.")
         keyboard.until("mock · ")
-        assert keyboard.program.wait(30) == 0
+        assert keyboard.program.wait(PATIENCE) == 0
 
     results = shell.says("psql", "--superuser", "-At", "-c", "SELECT content FROM messages WHERE role = 'tool_result'")
     assert "Booking 7 is cancelled." in results
@@ -191,6 +192,6 @@ def test_ctrl_c_stops_the_answer(shell: Shell) -> None:
     with at_keyboard(shell, "ask", "a long story", settings={"DEBUG_MOCK_RESPONSES": script}) as keyboard:
         keyboard.until("thinking…")
         keyboard.program.send_signal(signal.SIGINT)
-        assert keyboard.program.wait(30) == 130
+        assert keyboard.program.wait(PATIENCE) == 130
 
     assert "too late" not in keyboard.screen

@@ -16,6 +16,7 @@ from PIL import Image
 from shared.db.database import Address
 from shared.db.hosts import URL
 from tests.adapters.cli.shell import Shell
+from tests.support.eventually import PATIENCE
 
 LOGIN = pwd.getpwuid(os.getuid()).pw_name
 
@@ -199,7 +200,7 @@ def test_an_admin_s_change_counts_from_the_next_message_on(shell: Shell) -> None
         assert chat.stdin is not None
         chat.stdin.close()
         # One of the messages was refused.
-        assert chat.wait(30) == 3
+        assert chat.wait(PATIENCE) == 3
 
 
 def test_a_model_that_fails_is_not_exit_code_0(shell: Shell) -> None:
@@ -223,7 +224,7 @@ def test_a_database_that_is_killed_is_started_again_and_the_conversation_goes_on
         assert ask(chat, "hello again") == "fine"
         assert find_postmaster(fresh) != killed
         chat.send_signal(signal.SIGTERM)
-        assert chat.wait(30) == 143
+        assert chat.wait(PATIENCE) == 143
 
 
 def test_an_mcp_server_starts_a_database_that_is_killed_again(fresh: Shell) -> None:
@@ -264,7 +265,7 @@ def end_by(shell: Shell, number: signal.Signals) -> int:
     with shell.start("chat", DEBUG_MOCK_RESPONSES='["fine"]') as chat:
         assert ask(chat, "hello") == "fine"
         chat.send_signal(number)
-        code = chat.wait(30)
+        code = chat.wait(PATIENCE)
         assert chat.stderr is not None
         assert "Traceback" not in chat.stderr.read()
     return code

@@ -14,6 +14,7 @@ from shared.db.database import Address, Database
 from shared.settings import Secrets, Settings
 from tests.support.chat_scene import child_environment
 from tests.support.connections import connected, run_as_owner
+from tests.support.eventually import PATIENCE
 from tests.support.forks import get_command
 
 COUNT = text("SELECT count(*) FROM processes")
@@ -106,7 +107,7 @@ async def test_one_that_has_missed_its_lease_says_that_another_key_has_come_mean
                 " VALUES ('other:1:x', 'http://s3.test/parley', '{another}', '', now() + interval '45 seconds')"
             )
         output = ""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while "process_differs" not in output:
                 await asyncio.sleep(0.05)
                 output += capsys.readouterr().out

@@ -14,6 +14,7 @@ from urllib.request import Request, urlopen
 
 from tests.adapters.cli.shell import Shell
 from tests.standins.otlp import opened_collector
+from tests.support.eventually import PATIENCE
 
 
 @contextmanager
@@ -44,7 +45,7 @@ def stop(running: "Popen[str]", number: signal.Signals = signal.SIGTERM) -> floa
     """Send a signal; return how many seconds the program took to end in good order."""
     start = time.monotonic()
     running.send_signal(number)
-    assert running.wait(30) == 0
+    assert running.wait(PATIENCE) == 0
     return time.monotonic() - start
 
 
@@ -186,7 +187,7 @@ def test_it_starts_again_after_kill_9_with_its_memories(shell: Shell) -> None:
     with running_parley(shell, "run", until="Ctrl+C stops it", PORT="0") as (running, lines):
         ask_over_http(shell, find_base(lines), "remember that my dog is called Rex", "bob")
         running.kill()
-        running.wait(10)
+        running.wait(PATIENCE)
 
     with running_parley(shell, "run", until="Ctrl+C stops it", PORT="0") as (running, lines):
         assert "Rex" in str(ask_over_http(shell, find_base(lines), "what do you know about my dog?", "bob")["content"])
@@ -197,7 +198,7 @@ def test_a_chat_is_answered_when_the_worker_beside_it_was_killed(shell: Shell) -
     with running_parley(shell, "worker", until="the worker is ready") as (worker, _):
         assert "84" in shell.run("chat", stdin="what is 12*7?\n").out
         worker.kill()
-        worker.wait(10)
+        worker.wait(PATIENCE)
 
     # Its heartbeat still looks alive for ten seconds; then the chat works for itself.
     assert "84" in shell.run("chat", stdin="what is 12*7?\n").out

@@ -15,6 +15,7 @@ from tests.adapters.cli.shell import Finished, Shell
 from tests.standins.discord import DiscordStandIn
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.slack import SlackStandIn
+from tests.support.eventually import PATIENCE
 from tests.support.keyboard import at_keyboard
 
 OLLAMA, OTHER, DISCORD, SLACK, NOTHING = "6", "7", "1", "3", ""
@@ -213,7 +214,7 @@ def test_ctrl_c_writes_nothing(fresh: Shell) -> None:
         while "Where should it live?" not in running.stdout.readline():
             pass
         running.send_signal(signal.SIGINT)
-        assert running.wait(30) == 130
+        assert running.wait(PATIENCE) == 130
 
     assert not (fresh.folder / ".env").exists()
 

@@ -19,7 +19,7 @@ from tests.adapters.cli.shell import Shell
 from tests.adapters.cli.test_running import ask_over_http, fetch, find_base, running_parley
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE, eventually
 from tests.support.processes import is_alive, list_children, wait_until_gone
 
 # In the database: each look from outside would be a program of its own.
@@ -221,7 +221,7 @@ def test_workers_alone_are_as_many_as_the_settings_say(shell: Shell) -> None:
         line = next(line for line in running.stderr if "worker_ready" in line)
         assert json.loads(line)["worker"] == 2
         running.send_signal(signal.SIGTERM)
-        assert running.wait(30) == 0
+        assert running.wait(PATIENCE) == 0
 
 
 @pytest.mark.parametrize(("command", "count"), [("run", "0"), ("worker", "1.5")])

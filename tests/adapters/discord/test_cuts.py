@@ -10,6 +10,7 @@ from tests.adapters.discord.test_servers import invite
 from tests.standins.discord import CUT, Fault, Json
 from tests.standins.discord.world import EPHEMERAL
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.eventually import PATIENCE
 
 ALWAYS = 1_000_000
 OPEN = "SELECT count(*) FROM inbox WHERE status <> 'answered'"
@@ -152,7 +153,7 @@ async def test_a_channel_whose_history_breaks_off_keeps_no_other_channel_waiting
         await scene.ann.hears(scene.ann.dm(), 2)
         await until_cut(scene, 3)
         fault.times = 0
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             assert await scene.ann.hears(broken) == ["Here."]
         await scene.until_value(0, OPEN)
 

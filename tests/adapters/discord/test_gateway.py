@@ -15,6 +15,7 @@ from tests.standins.discord import Json
 from tests.standins.discord.world import snowflake
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.chat_scene import ended
+from tests.support.eventually import PATIENCE
 
 
 @pytest.mark.parametrize("payload", [{"op": 7, "d": None}, {"op": 9, "d": True}], ids=["reconnect", "invalid-session"])
@@ -49,7 +50,7 @@ async def test_a_token_that_is_revoked_while_connected_keeps_the_process_up_and_
     await server.discord.gateway.until_gone()
 
     result = ""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while "platform_refuses" not in result:
             await asyncio.sleep(0.02)
             result += capsys.readouterr().out

@@ -17,6 +17,7 @@ from adapters.discord.transport.library import client_options, redirect
 from shared.messages import IncomingMessage
 from tests.adapters.discord.conftest import Scene
 from tests.support.chat_scene import ended
+from tests.support.eventually import PATIENCE
 
 FOLDER = Path(__file__).parents[1] / "fixtures" / "discord"
 MESSAGES = sorted(path for path in FOLDER.glob("*.json") if path.stem != "guild")
@@ -52,7 +53,7 @@ async def listener(scene: Scene) -> AsyncIterator[Listener]:
         await client.wait_until_ready()
         guild = json.loads((FOLDER / "guild.json").read_text())["event"]
         await scene.discord.gateway.dispatch("GUILD_CREATE", guild, None)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             await client.joined.wait()
         yield client
     finally:
@@ -80,7 +81,7 @@ async def test_payloads_of_discord_become_our_messages(scene: Scene, listener: L
     for path in MESSAGES:
         case = json.loads(path.read_text())
         await scene.discord.gateway.dispatch("MESSAGE_CREATE", case["event"], None)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             message = await listener.heard.get()
         result = to_json(message) if is_written_by_a_person(message) else None
         assert (path.stem, result) == (path.stem, case["expected"])

@@ -278,7 +278,7 @@ async def test_without_sessions_left_for_today_it_says_so_and_starts_none(
 ) -> None:
     scene.discord.sessions_left = 0
     result = ""
-    async with scene.opened(address, model, listens=False), listening(scene), asyncio.timeout(30):
+    async with scene.opened(address, model, listens=False), listening(scene), asyncio.timeout(PATIENCE):
         while "platform_unreachable" not in result:
             await asyncio.sleep(BETWEEN_STARTS)
             result += capsys.readouterr().out

@@ -29,6 +29,7 @@ from tests.adapters.matrix.test_promises import was_answered
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.stand_in import ChatStandIn
 from tests.support.connections import begin_again
+from tests.support.eventually import PATIENCE
 from tests.support.homeserver_proxy import HISTORY, SILENCE, Fault
 
 SAID = "SELECT content FROM inbox ORDER BY id"
@@ -213,7 +214,7 @@ async def test_a_platform_that_was_away_for_long_is_asked_again_soon() -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await stay_up("matrix", start, lambda: 0.0, longest_wait=0.0)
 
     assert PostingPlatform.longest_wait < MOST_SECONDS

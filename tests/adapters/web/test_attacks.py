@@ -21,7 +21,7 @@ from adapters.web.api.openai.response_bodies import InputImage
 from adapters.web.guard import MAX_HEAD_BYTES
 from tests.adapters.web.conftest import Site
 from tests.standins.openai_api.script import gated_answer
-from tests.support.eventually import eventually
+from tests.support.eventually import PATIENCE, eventually
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: parley\r\n"
 CHUNKED = b"POST /healthz HTTP/1.1\r\nHost: parley\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
@@ -105,7 +105,7 @@ async def flood(site: Site, beginning: bytes, piece: bytes) -> tuple[int, bytes]
     reader, writer = await asyncio.open_connection(address.hostname, address.port)
     size, answer = 0, b""
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             writer.write(beginning)
             while size < MOST_SENT:
                 writer.write(piece)

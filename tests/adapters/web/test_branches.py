@@ -9,6 +9,7 @@ from tests.adapters.web.conftest import Site
 from tests.adapters.web.test_chat import messages_of, sends
 from tests.adapters.web.test_messages import refusal
 from tests.standins.openai_api.script import gated_answer
+from tests.support.eventually import PATIENCE
 from tests.support.pictures import picture
 from tests.support.summaries import is_summary, pause, remembered, summarise, summarised_by
 
@@ -166,7 +167,7 @@ async def test_two_windows_begin_no_two_branches_and_strangers_none(site: Site) 
         both = await asyncio.gather(*(ann.post("/page/chats/c1/branches", json=body) for body in bodies))
         busy = await chooses(ann, turn)
         arrivals = asyncio.create_task(ann.get("/page/chats/c1/arrivals"))
-        told = (await asyncio.wait_for(arrivals, 20)).text
+        told = (await asyncio.wait_for(arrivals, PATIENCE)).text
         gate.set()
         event = "b1" if both[0].status_code == 200 else "b2"
         await ann.get("/chat/events", params={"event_id": event})

@@ -12,6 +12,7 @@ from tests.adapters.web.conftest import BROWSER, BY_HAND, NO_CERTIFICATES, Site,
 from tests.adapters.web.test_messages import frames, refusal
 from tests.standins.openai_api.script import gated_answer
 from tests.support.clocks import SetClock
+from tests.support.eventually import PATIENCE
 from tests.support.parley import Parley
 
 
@@ -234,7 +235,7 @@ async def test_a_waiting_message_is_listed_as_open(site: Site) -> None:
         first = asyncio.create_task(sends(browser, "one", event_id="e1"))
         await site.parley.model.until(1)
         second = asyncio.create_task(sends(browser, "two", event_id="e2"))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             messages: Any = NOTHING
             while len(messages["open"]) < 2:
                 messages = await messages_of(browser, "c1")

@@ -12,6 +12,7 @@ from adapters.cli.serving import allow_many_files
 from adapters.web.app import Server, build_web, listen, to_config
 from adapters.web.guard import BODY_BYTES, HEAD_SECONDS, BoundedProtocol, HalfOpen
 from tests.adapters.web.conftest import TOKEN
+from tests.support.eventually import PATIENCE
 from tests.support.parley import Parley
 
 HEAD = (
@@ -48,7 +49,7 @@ async def call(port: int, *pieces: bytes) -> Line:
 async def ending(line: Line) -> bytes:
     """Wait until the server closes the connection, and return what it sent."""
     reader, writer = line
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         try:
             return await reader.read()
         except ConnectionError:

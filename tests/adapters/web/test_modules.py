@@ -9,6 +9,7 @@ from shared.db.database import Address
 from shared.settings import Settings
 from tests.adapters.web.conftest import open_site
 from tests.standins.openai_api import OpenAIStub
+from tests.support.eventually import PATIENCE
 from tests.support.parley import open_parley
 
 MODULE = '''
@@ -70,7 +71,7 @@ async def test_a_module_answers_at_its_address_and_works_in_the_background(
         assert (await site.client.get("/modules/dice/cookies", headers={"Cookie": "parley_session=x"})).text == "none"
 
         await parley.ask("hello")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while await parley.value("SELECT display_name FROM users") != "counted by dice":  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
 

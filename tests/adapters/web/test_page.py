@@ -11,6 +11,7 @@ from tests.adapters.web.conftest import Site
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import gated_answer
 from tests.support.delegating import add_agent, ask, play
+from tests.support.eventually import eventually
 
 # A model chooses arguments of any shape.
 ODD = r'{"toString": 1, "name": "\u202e<b>x"}'
@@ -172,9 +173,7 @@ async def test_stop_ends_an_answer_and_what_was_written_meanwhile_is_answered_to
     await site.parley.model.until(2)
     for text in ("two", "three"):
         await window.says(text)
-    async with asyncio.timeout(20):
-        while await site.parley.value("SELECT count(*) FROM inbox") < 4:  # noqa: ASYNC110  # the database tells nobody
-            await asyncio.sleep(0.02)
+    await eventually(lambda: site.parley.value("SELECT count(*) = 4 FROM inbox"))
     go_on.set()
 
     await expect(window.page.locator(".message.agent")).to_have_count(3)

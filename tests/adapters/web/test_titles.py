@@ -15,6 +15,7 @@ from tests.adapters.web.test_branches import begins, turns_of
 from tests.adapters.web.test_chat import sends
 from tests.standins.openai_api import Answer, Fault
 from tests.standins.openai_api.script import Body, Reply, last_user_text
+from tests.support.eventually import PATIENCE, eventually
 from tests.support.parley import Parley
 
 NAMED = pytest.mark.settings(summary_model="openai/namer")
@@ -47,9 +48,9 @@ async def name_chats(parley: Parley, *, times: int = 1) -> None:
     for _ in range(times):
         await parley.sql("UPDATE conversation_titles SET tried_at = tried_at - interval '2 minutes'")
         await TitleWriter(app.database, app.models.router, SystemClock(), tell=app.events.notifier.tell_list).run()
-    async with asyncio.timeout(20):
-        while await parley.value("SELECT count(*) FROM conversations WHERE summary_claimed_until > now()"):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await eventually(
+        lambda: parley.value("SELECT every(summary_claimed_until <= now()) IS NOT false FROM conversations")
+    )
 
 
 @NAMED
@@ -126,7 +127,7 @@ async def test_a_branch_that_is_left_and_a_chat_that_is_erased_get_no_title(site
         await sends(ann, "about tea", chat="c1", event_id="e1")
         await sends(ann, "about pots", chat="c2", event_id="e2")
         naming = asyncio.create_task(name_chats(parley))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while len(requests_for_titles(parley)) < 2:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         await begins(ann, (await turns_of(ann))[0]["turn_id"], "about coffee")

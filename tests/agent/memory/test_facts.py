@@ -17,6 +17,7 @@ from shared.memory.memories import Memories, StoredMemory
 from shared.memory.own import forget_own
 from shared.memory.storage import Added, NewMemory
 from tests.standins.openai_api import OpenAIStub
+from tests.support.eventually import PATIENCE
 from tests.support.parley import Parley
 from tests.support.summaries import memories, pause, pause_and_summarise, remembered, summarise, summarised_by
 
@@ -130,13 +131,13 @@ async def test_a_fact_that_is_stored_while_its_message_goes_is_gone_too(
     memories = HeldMemories(app.memory)
     await pause(parley)
     writing = asyncio.create_task(Summarizer(app.database, app.models.router, memories, SystemClock()).run())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         await memories.stored.wait()
     model.play(summarised_by(lambda _: {"summary": "Nothing.", "facts": []}))
 
     removing = asyncio.create_task(remove(parley))
     blocked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not removing.done() and not await parley.value(blocked):  # noqa: ASYNC110  # it waits for the lock
             await asyncio.sleep(0.02)
     memories.go.set()

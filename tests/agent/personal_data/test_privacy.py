@@ -20,6 +20,7 @@ from shared.messages import Place, PlatformContext, QuotedMessage
 from shared.receipts import verify_receipt
 from shared.settings import Secrets
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.eventually import PATIENCE
 from tests.support.parley import Parley
 from tests.support.summaries import remembered
 
@@ -312,7 +313,7 @@ async def test_whoever_waits_for_an_answer_of_somebody_who_is_erased_meanwhile_i
     accepted = await parley.accept("tell me about walruses", wants_stream=is_streamed)
     task = asyncio.create_task(parley.app.events.response(accepted.inbox_id))
     follower = asyncio.create_task(_last_event(parley, accepted.inbox_id))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         await event.wait()
 
     user_id = await parley.value("SELECT max(id) FROM users")
@@ -321,7 +322,7 @@ async def test_whoever_waits_for_an_answer_of_somebody_who_is_erased_meanwhile_i
     assert erasure_id is not None
     await erase(parley.app.database, parley.app.files.storage, erasure_id)
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         response, last = await asyncio.gather(task, follower)
     assert (response.error, response.finished) == ("erased", False)
     assert "erased while I worked on this" in response.content
@@ -342,7 +343,7 @@ async def test_whoever_waits_for_a_turn_that_has_not_begun_is_told_of_the_erasur
 
     parley.model.play(answer)
     await parley.accept("tell me about walruses")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         await event.wait()
     waiting = await parley.accept("and about seals")
     task = asyncio.create_task(parley.app.events.response(waiting.inbox_id))
@@ -351,7 +352,7 @@ async def test_whoever_waits_for_a_turn_that_has_not_begun_is_told_of_the_erasur
     assert erasure_id is not None
     await erase(parley.app.database, parley.app.files.storage, erasure_id)
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         assert (await task).error == "erased"
 
 

@@ -13,6 +13,7 @@ from shared.clock import SystemClock
 from shared.db.database import Address
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
+from tests.support.eventually import PATIENCE
 from tests.support.parley import Parley, open_parley
 
 BEAT = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -139,7 +140,7 @@ async def test_requests_to_discord_go_on_when_the_clock_was_set_back(parley: Par
     assert await limiter.is_free()
     assert await limiter.has_spare()
     await parley.sql("UPDATE bots SET next_request_at = next_request_at + interval '1 hour'")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         await limiter.wait()
 
 

@@ -11,6 +11,7 @@ from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body
 from tests.support.connections import until_somebody_waits
+from tests.support.eventually import PATIENCE
 from tests.support.parley import Parley, message, open_parley
 
 # Who waits for a lock for that long waits for somebody who waits for it, too.
@@ -44,7 +45,7 @@ async def test_a_turn_ends_beside_a_message_to_its_person_from_who_changes_their
         await owner.execute(f"SET LOCAL lock_timeout = '{IN_A_CIRCLE}'")
         await owner.execute("SELECT parley_accept($1::jsonb)", json.dumps([to_event(message("granted"))]))
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         assert (await parley.app.events.response(accepted.inbox_id)).content == "hello"
 
 
@@ -58,12 +59,12 @@ async def test_a_worker_lives_while_somebody_holds_what_the_end_of_a_reservation
         await parley.sql("UPDATE budget_reservations SET expires_at = now()")
         await until_somebody_waits(owner)
         last = await parley.value("SELECT max(last_heartbeat) FROM workers")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while await parley.value("SELECT max(last_heartbeat) FROM workers") == last:  # noqa: ASYNC110  # it tells nobody
                 await asyncio.sleep(0.05)
     go.set()
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         assert (await parley.app.events.response(accepted.inbox_id)).content == "hello"
 
 
@@ -77,5 +78,5 @@ async def test_a_process_ends_although_the_database_does_not_take_its_notes(
             await owner.execute("LOCK TABLE workers")
             notifier.announce_job()
             await until_somebody_waits(owner)
-            async with asyncio.timeout(6):
+            async with asyncio.timeout(PATIENCE):
                 await notifier.close()

@@ -1,6 +1,5 @@
 """Why a turn went as it did: `admin.explain_turn` for admins, `parley explain` for operators, `/why` for the person."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from shared.errors import Refusal
 from shared.messages import AgentResponse, Place, Sender
 from tests.standins.openai_api import Answer, Fault, OpenAIStub
 from tests.support.command_line import types
+from tests.support.eventually import eventually
 from tests.support.parley import Parley
 
 SAGE = """
@@ -42,9 +42,7 @@ async def test_a_turn_is_explained_from_the_persona_to_the_delivery(
     )
     model.play([Answer(tool_calls=[("knowledge__remember", {"content": "Ann counts on her fingers."})]), "Noted."])
     await parley.ask("I count on my fingers, remember that.")
-    async with asyncio.timeout(20):
-        while not await parley.value("SELECT has_memories FROM users"):  # noqa: ASYNC110  # set by a trigger
-            await asyncio.sleep(0.02)
+    await eventually(lambda: parley.value("SELECT has_memories FROM users"))
     call = Answer(tool_calls=[("calculator__calculate", {"expression": "2 + 3"})])
     model.play([Fault(503), call, "Five."])
     answer = await parley.ask("How much is 2 + 3 on my fingers?")

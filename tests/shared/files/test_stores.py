@@ -15,9 +15,10 @@ from shared.errors import ConfigurationError, NotFound, ToolError, Unavailable
 from shared.files.filenames import new_key
 from shared.files.storage import Storage, open_storage
 from shared.files.stores.folder import FolderStore
-from shared.files.stores.s3 import S3Store
+from shared.files.stores.s3 import CONNECT_SECONDS, READ_SECONDS, S3Store
 from shared.files.stores.store import Store
 from shared.settings import Secrets, Settings
+from tests.support.eventually import PATIENCE
 from tests.support.filing import chunks, everything
 from tests.support.loopback import reply, serving, silence
 from tests.support.object_storage import serving_s3
@@ -230,10 +231,11 @@ async def test_an_s3_that_does_not_answer_is_unavailable_after_the_timeout() -> 
 async def test_an_upload_to_an_s3_that_never_answers_is_refused_within_ten_seconds() -> None:
     async with serving(silence) as server:
         store = S3Store(s3_settings(server.port))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             with pytest.raises(Unavailable):
                 await store.put("1/a/b", chunks(b"x"), "text/plain")
         await store.aclose()
+        assert len(server.requests) * (CONNECT_SECONDS + READ_SECONDS) < 10
 
 
 async def test_an_s3_that_denies_access_is_unavailable() -> None:

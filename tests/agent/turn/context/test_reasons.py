@@ -1,12 +1,12 @@
 """What a prompt was made of stays with the turn; long results of past turns are shown in part."""
 
-import asyncio
 import json
 
 from agent.journal.steps import PastStep, Step, ToolUse
 from agent.llm.completions import IMAGE_TOKENS
 from agent.turn.context.builder import PAST_RESULT_CHARS, count_history
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.eventually import eventually
 from tests.support.parley import Parley
 
 
@@ -27,9 +27,7 @@ async def test_a_turn_keeps_what_its_prompt_was_made_of(parley: Parley) -> None:
 async def test_memories_are_kept_with_their_scores(parley: Parley, model: OpenAIStub) -> None:
     model.play([Answer(tool_calls=[("knowledge__remember", {"content": "Ann likes tea."})]), "Noted.", "Tea."])
     await parley.ask("I like tea, remember that.")
-    async with asyncio.timeout(20):
-        while not await parley.value("SELECT has_memories FROM users"):  # noqa: ASYNC110  # set by a trigger
-            await asyncio.sleep(0.02)
+    await eventually(lambda: parley.value("SELECT has_memories FROM users"))
     answer = await parley.ask("Which tea do I like?")
 
     reasons = await parley.value("SELECT reasons FROM turn_contexts WHERE turn_id = :id", id=answer.turn_id)
