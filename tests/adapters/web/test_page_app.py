@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
-from playwright.async_api import Browser, Page, async_playwright, expect
+import pytest
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright, expect
 
 from adapters.web.page.page import OFFLINE, to_address
 from tests.adapters.web.browser import TIMEOUT, Window, follow_link, open_window, running_chromium
@@ -59,9 +59,9 @@ async def test_the_page_has_a_theme_and_opens_offline(site: Site, chromium: Brow
         ]
 
 
-@asynccontextmanager
-async def open_desktop(site: Site) -> AsyncIterator[Window]:
-    """Open a chat in a browser as on a desktop, which shows notifications, and hides a page behind another one."""
+@pytest.fixture(scope="module")
+async def desktop() -> AsyncIterator[BrowserContext]:
+    """A browser as on a desktop, which shows notifications, and hides a page behind another one."""
     # The part without a desktop, which the other tests use, refuses all notifications. With Playwright's defaults every
     # page counts as one that is seen.
     with running_chromium("chromium") as address:
@@ -70,80 +70,90 @@ async def open_desktop(site: Site) -> AsyncIterator[Window]:
             (context,) = browser.contexts
             context.set_default_timeout(TIMEOUT)
             await context.grant_permissions(["notifications"])
-            page = await context.new_page()
-            await page.add_init_script(SHOWN)
-            await follow_link(page, site.link("ann"))
-            window = Window(page, context)
-            await window.says("hello")
-            await expect(window.answer()).to_have_attribute("aria-busy", "false")
-            await page.get_by_role("button", name="Notify me").press("Enter")
-            await expect(page.get_by_role("button", name="Notify me")).to_have_attribute("aria-pressed", "true")
-            yield window
+            yield context
             await browser.close()
 
 
-async def test_the_browser_shows_what_arrives_in_any_chat_while_the_page_is_hidden(site: Site) -> None:
+@pytest.fixture
+async def window(site: Site, desktop: BrowserContext) -> AsyncIterator[Window]:
+    """A chat in it, of which notifications are on; nothing of it is left for the next test."""
+    page = await desktop.new_page()
+    await page.add_init_script(SHOWN)
+    await follow_link(page, site.link("ann"))
+    window = Window(page, desktop)
+    await window.says("hello")
+    await expect(window.answer()).to_have_attribute("aria-busy", "false")
+    await page.get_by_role("button", name="Notify me").press("Enter")
+    await expect(page.get_by_role("button", name="Notify me")).to_have_attribute("aria-pressed", "true")
+    yield window
+    session = await desktop.new_cdp_session(page)
+    await session.send("Storage.clearDataForOrigin", {"origin": site.url, "storageTypes": "all"})
+    await desktop.clear_cookies()
+    for tab in desktop.pages:
+        await tab.close()
+
+
+async def test_the_browser_shows_what_arrives_in_any_chat_while_the_page_is_hidden(site: Site, window: Window) -> None:
     gate, late = gated_answer("Bikes need oil.")
-    async with open_desktop(site) as window:
-        page = window.page
-        first = page.url.partition("#")[2]
-        site.parley.model.play(late)
-        await window.says("what do bikes need?")
-        await site.parley.model.until(2)
-        await page.get_by_role("button", name="New chat").click()
-        await window.says("and what else?")
-        await site.parley.model.until(3)
-        second = page.url.partition("#")[2]
-        other = await window.context.new_page()
-        await page.wait_for_function("() => document.hidden", polling=100)
+    page = window.page
+    first = page.url.partition("#")[2]
+    site.parley.model.play(late)
+    await window.says("what do bikes need?")
+    await site.parley.model.until(2)
+    await page.get_by_role("button", name="New chat").click()
+    await window.says("and what else?")
+    await site.parley.model.until(3)
+    second = page.url.partition("#")[2]
+    other = await window.context.new_page()
+    await page.wait_for_function("() => document.hidden", polling=100)
 
-        gate.set()
-        await sees(page, told := ["Bikes need oil."] * 2)
-        for chat, content in ((first, "Feed the bikes."), (second, "Oil them.")):
-            await remind(site, chat, content)
-            await sees(page, told := [*told, f"Reminder: {content}"])
-        await other.close()
-        await page.evaluate("window.notices[2].dispatchEvent(new Event('click'))")
-        await expect(window.answer()).to_contain_text("Feed the bikes.")
-        assert page.url.endswith(first)
-
-
-async def test_a_hidden_tab_is_silent_while_the_person_looks_at_another_one(site: Site) -> None:
-    async with open_desktop(site) as window:
-        page = window.page
-        other = await window.context.new_page()
-        await other.goto(page.url)
-        await page.wait_for_function("() => document.hidden", polling=100)
-
-        await remind(site, content="Feed the bikes.")
-        for tab in (other, page):
-            await tab.wait_for_function("() => document.body.textContent.includes('Feed the bikes.')", polling=100)
-        await other.goto("about:blank")
-        await remind(site, content="Oil them.")
-        await sees(page, ["Reminder: Oil them."])
-        await other.close()
+    gate.set()
+    await sees(page, told := ["Bikes need oil."] * 2)
+    for chat, content in ((first, "Feed the bikes."), (second, "Oil them.")):
+        await remind(site, chat, content)
+        await sees(page, told := [*told, f"Reminder: {content}"])
+    await other.close()
+    await page.evaluate("window.notices[2].dispatchEvent(new Event('click'))")
+    await expect(window.answer()).to_contain_text("Feed the bikes.")
+    assert page.url.endswith(first)
 
 
-async def test_a_tab_that_was_shown_and_hidden_at_once_still_notifies_and_so_does_one_without_locks(site: Site) -> None:
-    async with open_desktop(site) as window:
-        page = window.page
-        # As events come that waited for a busy tab.
-        await page.evaluate("""async () => {
-            for (let count = 0; count < 3; count += 1) document.dispatchEvent(new Event("visibilitychange"));
-            // Behind those of the tab.
-            await navigator.locks.request("parley.seen", { mode: "shared" }, () => null);
-        }""")
-        other = await window.context.new_page()
-        await page.wait_for_function("() => document.hidden", polling=100)
-        await remind(site, content="Feed the bikes.")
-        await sees(page, told := ["Reminder: Feed the bikes."])
+async def test_a_hidden_tab_is_silent_while_the_person_looks_at_another_one(site: Site, window: Window) -> None:
+    page = window.page
+    other = await window.context.new_page()
+    await other.goto(page.url)
+    await page.wait_for_function("() => document.hidden", polling=100)
 
-        # As browsers answer that store nothing for a site.
-        refuse = "() => Promise.reject(new DOMException('', 'SecurityError'))"
-        await page.evaluate(f"() => {{ navigator.locks.query = {refuse}; }}")
-        await remind(site, content="Oil them.")
-        await sees(page, [*told, "Reminder: Oil them."])
-        await other.close()
+    await remind(site, content="Feed the bikes.")
+    for tab in (other, page):
+        await tab.wait_for_function("() => document.body.textContent.includes('Feed the bikes.')", polling=100)
+    await other.goto("about:blank")
+    await remind(site, content="Oil them.")
+    await sees(page, ["Reminder: Oil them."])
+    await other.close()
+
+
+async def test_a_tab_that_was_shown_and_hidden_at_once_still_notifies_and_so_does_one_without_locks(
+    site: Site, window: Window
+) -> None:
+    page = window.page
+    # As events come that waited for a busy tab.
+    await page.evaluate("""async () => {
+        for (let count = 0; count < 3; count += 1) document.dispatchEvent(new Event("visibilitychange"));
+        // Behind those of the tab.
+        await navigator.locks.request("parley.seen", { mode: "shared" }, () => null);
+    }""")
+    other = await window.context.new_page()
+    await page.wait_for_function("() => document.hidden", polling=100)
+    await remind(site, content="Feed the bikes.")
+    await sees(page, told := ["Reminder: Feed the bikes."])
+
+    # As browsers answer that store nothing for a site.
+    refuse = "() => Promise.reject(new DOMException('', 'SecurityError'))"
+    await page.evaluate(f"() => {{ navigator.locks.query = {refuse}; }}")
+    await remind(site, content="Oil them.")
+    await sees(page, [*told, "Reminder: Oil them."])
+    await other.close()
 
 
 async def open_hanging_tab(site: Site, window: Window) -> Page:
@@ -159,26 +169,26 @@ async def open_hanging_tab(site: Site, window: Window) -> Page:
     return tab
 
 
-async def test_a_tab_that_hangs_while_it_is_seen_keeps_no_other_one_silent(site: Site) -> None:
-    async with open_desktop(site) as window:
-        other = await open_hanging_tab(site, window)
+async def test_a_tab_that_hangs_while_it_is_seen_keeps_no_other_one_silent(site: Site, window: Window) -> None:
+    other = await open_hanging_tab(site, window)
 
-        await remind(site, content="Feed the bikes.")
-        await sees(window.page, ["Reminder: Feed the bikes."])
-        await other.close()
+    await remind(site, content="Feed the bikes.")
+    await sees(window.page, ["Reminder: Feed the bikes."])
+    await other.close()
 
 
-async def test_who_comes_back_while_the_other_tab_is_asked_is_not_notified_of_what_they_see(site: Site) -> None:
-    async with open_desktop(site) as window:
-        page, other = window.page, await open_hanging_tab(site, window)
+async def test_who_comes_back_while_the_other_tab_is_asked_is_not_notified_of_what_they_see(
+    site: Site, window: Window
+) -> None:
+    page, other = window.page, await open_hanging_tab(site, window)
 
-        await remind(site, content="Feed the bikes.")
-        await other.evaluate("window.question.then(() => null)")
-        await other.close()
-        await page.wait_for_function("() => !document.hidden", polling=100)
-        # Behind that of the tab, which has begun before.
-        await page.evaluate("new Promise((resolve) => { setTimeout(resolve, 5000); })")
-        await sees(page, [])
+    await remind(site, content="Feed the bikes.")
+    await other.evaluate("window.question.then(() => null)")
+    await other.close()
+    await page.wait_for_function("() => !document.hidden", polling=100)
+    # Behind that of the tab, which has begun before.
+    await page.evaluate("new Promise((resolve) => { setTimeout(resolve, 5000); })")
+    await sees(page, [])
 
 
 async def sees(page: Page, texts: list[str]) -> None:
