@@ -47,3 +47,5 @@ async def _run(url: URL, *statements: str) -> None:
     await update_tables(template)
     # A tenth of the files and bytes less, and nothing left that the first reader of a row would write down.
     await run_as_owner(template, "VACUUM (FULL, FREEZE)")
+    # The first connection writes down what each needs of the catalogue; the copies have that file, too.
+    await run_as_owner(template)

@@ -1,22 +1,30 @@
 """A folder with an embedded Postgres, made once for each file of tests."""
 
+import fcntl
+import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.adapters.cli.shell import Shell
-from tests.support.folders import temporary_folder
+from tests.support.folders import TEMPLATE, temporary_folder
 
 
 @pytest.fixture(scope="session")
 def migrated_home() -> Iterator[Path]:
-    """A home with a migrated database that is stopped."""
-    with temporary_folder("cli") as path:
-        shell = Shell(path)
-        shell.says("migrate")
-        yield shell.home
+    """A home with a migrated database that is stopped; of several test processes the first one makes it."""
+    with ExitStack() as stack:
+        folder = Path(os.environ.get(TEMPLATE) or stack.enter_context(temporary_folder("cli")))
+        with (folder / "home.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            is_made = folder / "home.made"
+            if not is_made.exists():
+                Shell(folder).says("migrate")
+                is_made.touch()
+        yield Shell(folder).home
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,8 @@ async def test_a_server_with_openais_protocol_is_asked_without_litellm(shell: Sh
 async def test_no_turn_begins_before_litellm_is_imported_where_it_is_needed(shell: Shell, model: OpenAIStub) -> None:
     model.play([Answer("Good morning.")])
     shell, folder = set_up(shell, SLOW_LITELLM)
-    settings = {"PYTHONPATH": folder, "HOSTED_VLLM_API_BASE": model.base_url}
+    # One worker: each would import it for itself.
+    settings = {"PYTHONPATH": folder, "HOSTED_VLLM_API_BASE": model.base_url, "WORKERS": "1"}
     turns = "SELECT count(*) FROM turns"
     statement = "SELECT count(*) FROM inbox WHERE turn_id IS NULL AND content = 'Is anybody there?'"
 

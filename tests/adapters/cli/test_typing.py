@@ -114,6 +114,15 @@ def list_heavy(shell: Shell, *arguments: str, stdin: str = "") -> set[str]:
     return set(process.stderr.splitlines()[-1].split())
 
 
+@pytest.fixture(scope="module")
+def people_and_skill(shell: Shell) -> Shell:
+    """The shell, where Yan and Zoe are known and a skill lies in the folder."""
+    for person in ("web:yan", "web:zoe"):
+        shell.says("user", "set-budget", person, "1000", "--new")
+    (shell.folder / "SKILL.md").write_text("---\nname: greet\ndescription: Greets people.\n---\nSay hello.\n")
+    return shell
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -123,7 +132,7 @@ def list_heavy(shell: Shell, *arguments: str, stdin: str = "") -> set[str]:
         (["tools"], DATABASE | {"agent.tools"}),
         (["user", "set-budget", "discord:7", "1000", "--new"], DATABASE | {"agent.people.participants"}),
         (["user", "export", "web:zoe"], DATABASE),
-        (["user", "erase", "web:zoe", "--yes"], DATABASE),
+        (["user", "erase", "web:yan", "--yes"], DATABASE),
         (["link"], DATABASE),
         (["setup", "--help"], DATABASE | {"rich"}),
         (["doctor", "--help"], {"pydantic", "rich"}),
@@ -137,12 +146,9 @@ def list_heavy(shell: Shell, *arguments: str, stdin: str = "") -> set[str]:
     ],
 )
 def test_a_command_imports_nothing_heavy_that_it_does_not_need(
-    shell: Shell, arguments: list[str], expected: set[str]
+    people_and_skill: Shell, arguments: list[str], expected: set[str]
 ) -> None:
-    shell.says("user", "set-budget", "web:zoe", "1000", "--new")
-    (shell.folder / "SKILL.md").write_text("---\nname: greet\ndescription: Greets people.\n---\nSay hello.\n")
-
-    assert list_heavy(shell, *arguments) == expected
+    assert list_heavy(people_and_skill, *arguments) == expected
 
 
 def test_what_modules_import_where_they_use_it_is_there_before_a_turn() -> None:
