@@ -10,7 +10,7 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from importlib import import_module
 from operator import itemgetter
 from zlib import crc32
@@ -88,8 +88,7 @@ def serve_workers(listener: socket.socket, arguments: list[str]) -> None:
     from tests.support.template import make_template
 
     prepare_litellm_environment()
-    # Without the call that warms it up, which starts threads: they would not survive a fork.
-    import_module("litellm")
+    import_litellm()
     make_template()
     # All of them start programs in one process.
     get_forks()
@@ -99,6 +98,25 @@ def serve_workers(listener: socket.socket, arguments: list[str]) -> None:
             source.nodes()
     gc.enable()
     serve(listener)
+
+
+def import_litellm() -> None:
+    """Import litellm, and what its first call imports; that is made in a fork, for its threads would survive none."""
+    import_module("litellm")
+    reader, writer = os.pipe()
+    if not os.fork():
+        try:
+            before = set(sys.modules)
+            import_module("agent.llm.providers.library").import_litellm()
+            os.write(writer, " ".join(sys.modules.keys() - before).encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with open(reader, encoding="utf-8") as names:  # noqa: PTH123  # no path, but a pipe
+        for name in names.read().split():
+            with suppress(ImportError):
+                import_module(name)
+    os.wait()
 
 
 if __name__ == "__main__":
