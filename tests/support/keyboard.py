@@ -12,6 +12,7 @@ from subprocess import Popen
 
 from tests.adapters.cli.shell import PARLEY, Shell
 from tests.support.eventually import PATIENCE
+from tests.support.forks import get_command
 
 # What is written to move on the screen and to wipe a line; all else only changes how letters look.
 MOVES = re.compile(r"\r|\n|\x1b\[2K|\x1b\[1A|\x1b\[[0-9;?]*[A-Za-z]")
@@ -85,7 +86,7 @@ def at_keyboard(
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (40, columns))
     program = Popen(
-        [PARLEY, *arguments],
+        [*(get_command() if shell.is_warm else (PARLEY,)), *arguments],
         cwd=shell.folder,
         env=shell.environment(**(settings or {})),
         stdin=theirs,

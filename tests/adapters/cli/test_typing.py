@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from subprocess import run
 
@@ -179,7 +180,8 @@ def test_who_asks_beside_a_worker_that_answers_imports_no_program_of_their_own(s
 
 
 def test_the_first_prompt_waits_for_nothing_that_only_draws_answers(shell: Shell) -> None:
-    with running_worker(shell), at_keyboard(shell, "chat", settings={"PYTHONPROFILEIMPORTTIME": "1"}) as keyboard:
+    cold, settings = replace(shell, is_warm=False), {"PYTHONPROFILEIMPORTTIME": "1"}
+    with running_worker(shell), at_keyboard(cold, "chat", settings=settings) as keyboard:
         screen = keyboard.until("Ctrl+D: leave.") + keyboard.until(PROMPT)
 
     imported = set(re.findall(r"\| +([\w.]+)", screen))
