@@ -53,8 +53,16 @@ class Source:
 
     @cached_property
     def _nodes(self) -> tuple[ast.AST, ...]:
-        # Each rule goes through all nodes of all files, and to walk a tree takes far longer than that.
-        return tuple(ast.walk(self.tree))
+        # Each rule goes through all nodes of all files, and to walk a tree takes far longer than that. `ast.walk` looks
+        # each field up by its name, and takes twice as long.
+        nodes: list[ast.AST] = [self.tree]
+        for node in nodes:
+            for value in vars(node).values():
+                if isinstance(value, ast.AST):
+                    nodes.append(value)
+                elif isinstance(value, list):
+                    nodes.extend(item for item in value if isinstance(item, ast.AST))
+        return tuple(nodes)
 
     def imports(self) -> Iterator[Import]:
         """Yield what the file imports, relative imports made absolute."""
@@ -80,11 +88,12 @@ class Source:
 def sources() -> tuple[Source, ...]:
     """Return every Python file of the project, the tests included."""
     paths = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
-    # The trees are never garbage: to look for it again and again takes as long as to parse them.
+    # The trees are never garbage: to look for it again and again, and at the end, takes longer than to parse them.
     gc.disable()
     try:
         return tuple(_read(path) for path in paths)
     finally:
+        gc.freeze()
         gc.enable()
 
 
