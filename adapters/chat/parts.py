@@ -167,6 +167,15 @@ def to_html(text: str) -> str | None:
     return str(_markdown().render(text)).strip()
 
 
+def to_plain_text(text: str) -> str:
+    """Return what people read in Markdown, as one line."""
+    words: list[str] = []
+    for block in _markdown().parse(text):
+        words += [part.content or " " for part in block.children] if block.children else [block.content]
+        words.append(" ")
+    return " ".join("".join(words).split())
+
+
 @cache
 def _markdown() -> "MarkdownIt":
     # Only where an answer has to be rendered: its import takes 30 ms.

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, StrictBool, StringConstraints
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from adapters.chat.parts import to_plain_text
 from adapters.web.api.bodies import MAX_ATTACHMENTS, MAX_JSON_BYTES, YEARS, Closed, max_body, read_json
 from adapters.web.api.messages import number
 from adapters.web.faults import Fault, invalid
@@ -39,6 +40,8 @@ SHOWN_CHATS = 50
 TITLE_CHARS = 80
 MAX_WORDS, MAX_SEARCH_CHARS, SHOWN_MATCHES, SHOWN_SIMILAR, MATCHES_OF_CHAT = 8, 200, 40, 10, 5
 SNIPPET_CHARS = 160
+# So much of a message is read as Markdown for that.
+PARSED_CHARS = 600
 # A search reads all that its person has said: so many run at once in a process, and one of each person.
 SEARCHES_AT_ONCE, SEARCHES_OF_PERSON = 2, 4
 FILES_AT_ONCE = 100
@@ -273,7 +276,7 @@ def to_match(row: Any, words: list[str], *, is_similar: bool) -> dict[str, Any]:
         "turn_id": row.turn_id,
         "is_own": row.is_own,
         "is_similar": is_similar,
-        "snippet": to_snippet(row.content, words),
+        "snippet": to_snippet(row.content, words, is_markdown=not row.is_own),
         "at": row.created_at.isoformat(),
     }
 
@@ -284,13 +287,28 @@ def to_pattern(word: str) -> str:
     return f"%{escaped}%"
 
 
-def to_snippet(content: str, words: list[str]) -> str:
-    """Return the part of a message around the first of these words."""
-    flat = " ".join(content.split())
-    first = min((at for word in words if (at := flat.lower().find(word.lower())) >= 0), default=0)
-    start = max(0, first - SNIPPET_CHARS // 3)
+def to_snippet(content: str, words: list[str], *, is_markdown: bool) -> str:
+    """Return the part of a message around the first of these words, as people read it."""
+    begin = max(0, find_first(content, words) - PARSED_CHARS // 3)
+    if begin:
+        # A line that is torn may have lost what opens its marks.
+        begin = max(begin, content.find("\n", begin, begin + PARSED_CHARS // 4))
+    part = content[begin : begin + PARSED_CHARS]
+    flat = to_plain_text(part) if is_markdown else part
+    if find_first(flat, words) < 0:
+        # The words are in what nobody reads, such as the address of a link.
+        flat = part
+    flat = " ".join(flat.split())
+    start = max(0, find_first(flat, words) - SNIPPET_CHARS // 3)
     snippet = flat[start : start + SNIPPET_CHARS]
-    return f"{'…' if start else ''}{snippet}{'…' if start + SNIPPET_CHARS < len(flat) else ''}"
+    is_end = start + SNIPPET_CHARS >= len(flat) and begin + PARSED_CHARS >= len(content)
+    return f"{'…' if start or begin else ''}{snippet}{'' if is_end else '…'}"
+
+
+def find_first(text: str, words: list[str]) -> int:
+    """Return where the first of these words stands, -1 where none does."""
+    lower = text.lower()
+    return min((at for word in words if (at := lower.find(word.lower())) >= 0), default=-1)
 
 
 @with_session

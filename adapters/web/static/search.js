@@ -49,7 +49,7 @@ async function search() {
       return;
     }
     const { matches } = await response.json();
-    const [exact, similar] = [false, true].map((isSimilar) => matches.filter((match) => match.is_similar === isSimilar).map(entry));
+    const [exact, similar] = [false, true].map((isSimilar) => matches.filter((match) => match.is_similar === isSimilar).map((match) => entry(match, words)));
     const rest = similar.length ? [node("li", "day", texts.about_the_same), ...similar] : [];
     $("matches").replaceChildren(...(exact.length ? exact : [node("li", "none", texts.nothing_found)]), ...rest);
   } catch (error) {
@@ -58,13 +58,19 @@ async function search() {
   }
 }
 
-function entry(match) {
+function entry(match, words) {
   const facts = `${match.is_own ? texts.you : "Parley"} · ${DAY.format(new Date(match.at))}`;
-  const link = node("a", "", node("span", "snippet", match.snippet), node("span", "match-facts", facts));
+  const link = node("a", "", node("span", "snippet", ...marked(match.snippet, words)), node("span", "match-facts", facts));
   link.href = `#${match.chat}`;
   link.dataset.chat = match.chat;
   link.dataset.turn = match.turn_id;
   return node("li", "", link);
+}
+
+// The text with each of the words in a mark; the longest first, so that one which begins another ends no mark early.
+function marked(text, words) {
+  const patterns = words.split(/\s+/).sort((a, b) => b.length - a.length).map((word) => word.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"));
+  return text.split(new RegExp(`(${patterns.join("|")})`, "giu")).map((part, index) => (index % 2 ? node("mark", "", part) : part));
 }
 
 $("search").addEventListener("submit", (event) => { event.preventDefault(); search(); });

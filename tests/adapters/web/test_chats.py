@@ -217,6 +217,27 @@ async def test_messages_about_the_same_are_found_behind_those_with_the_words(sit
     assert (nobody, wordless) == ([], [[], []])
 
 
+@pytest.mark.parametrize(
+    ("content", "words", "snippet"),
+    [
+        ("## Tea\n\n- **Green** tea,\n- `black` [tea](https://tea.example)", "tea", "Tea Green tea, black tea"),
+        ("| a | b |\n|---|---|\n| tea | pot |\n\n```py\ntea = 1\n```", "pot", "a b tea pot tea = 1"),
+        ("See [here](https://tea.example)", "tea.example", "See [here](https://tea.example)"),
+        (f"{'**far** ' * 100}\n**tea** {'and ' * 200}", "tea", f"… {'far ' * 13}tea {'and ' * 25}and…"),
+        (f"{'x' * 2000} tea {'y' * 2000}", "tea", f"…{'x' * 52} tea {'y' * 103}…"),
+    ],
+)
+async def test_a_match_shows_an_answer_as_people_read_it(site: Site, content: str, words: str, snippet: str) -> None:
+    site.parley.model.play([Answer(content)])
+    async with site.browser("ann") as ann:
+        await sends(ann, "2 * 3 * 4 and __init__")
+        matches = (await ann.get("/page/search", params={"words": words})).json()["matches"]
+        own = (await ann.get("/page/search", params={"words": "__init__"})).json()["matches"]
+
+    assert [match["snippet"] for match in matches] == [snippet]
+    assert [match["snippet"] for match in own] == ["2 * 3 * 4 and __init__"]
+
+
 @pytest.mark.settings(embedding_model="openai/small")
 async def test_a_search_waits_for_nobody_elses_embedder_and_pays_none_that_a_turn_may_not(site: Site) -> None:
     model, gate, entered = site.parley.model, asyncio.Event(), asyncio.Queue[None]()

@@ -91,6 +91,16 @@ async def test_a_long_chat_is_printed_whole_and_opened_where_a_match_of_the_sear
         await expect(page.locator("#chats a")).to_have_count(2)
 
 
+async def test_the_words_that_were_searched_for_are_marked_in_what_has_them(site: Site, window: Window) -> None:
+    site.parley.model.play([Answer("**Boats** and *boating* (c++)")])
+    await window.says("What is <b>there</b>?")
+    await expect(window.answer()).to_have_attribute("aria-busy", "false")
+    for words, marks in (("boat Boating c++", ["Boat", "boating", "c++"]), ("<b>", ["<b>"])):
+        await window.page.get_by_label("Search all chats").fill(words)
+        await expect(window.page.locator("#matches mark")).to_have_text(marks)
+    await expect(window.page.locator("#matches .snippet")).to_have_text(["What is <b>there</b>?"])
+
+
 async def test_files_are_shown_before_they_are_sent_and_refused_when_they_are_too_big(
     window: Window, tmp_path: Path
 ) -> None:
