@@ -171,8 +171,8 @@ def to_plain_text(text: str) -> str:
     """Return what people read in Markdown, as one line."""
     words: list[str] = []
     for block in _markdown().parse(text):
-        words += [part.content or " " for part in block.children] if block.children else [block.content]
-        words.append(" ")
+        parts = block.children or [block]
+        words += [" " if part.type in ("softbreak", "hardbreak") else part.content for part in parts] + [" "]
     return " ".join("".join(words).split())
 
 

@@ -222,6 +222,7 @@ async def test_messages_about_the_same_are_found_behind_those_with_the_words(sit
     [
         ("## Tea\n\n- **Green** tea,\n- `black` [tea](https://tea.example)", "tea", "Tea Green tea, black tea"),
         ("| a | b |\n|---|---|\n| tea | pot |\n\n```py\ntea = 1\n```", "pot", "a b tea pot tea = 1"),
+        ("**Tea**pot, [tea](https://a.example), *tea*\n`pot`", "pot", "Teapot, tea, tea pot"),
         ("See [here](https://tea.example)", "tea.example", "See [here](https://tea.example)"),
         (f"{'**far** ' * 100}\n**tea** {'and ' * 200}", "tea", f"… {'far ' * 13}tea {'and ' * 25}and…"),
         (f"{'x' * 2000} tea {'y' * 2000}", "tea", f"…{'x' * 52} tea {'y' * 103}…"),
