@@ -166,7 +166,7 @@ async def build_grant(_session: AsyncSession, _request: Request) -> Sequence[Fie
         Field(PERSON, "The person", is_required=True),
         Field("permission", "Permission; none chosen: as it is", options=to_options(levels)),
         Field("tokens", "Tokens on top of the person's own budget"),
-        Field("days", "For how many days; a permission: empty = ever"),
+        Field("days", "For how many days; empty: a permission stays"),
     )
 
 
@@ -251,8 +251,8 @@ async def take_back(session: AsyncSession, _request: Request, form: Form) -> str
 ACTS: Mapping[str, Act] = {
     "pause": Act("Pause", "Pause, or end a pause", build_pause, do=pause),
     "limit": Act("Limit", "Set a limit", build_limit, do=set_limit),
-    "grant": Act("Grant", "Grant a permission, or more", build_grant, do=grant),
-    "mode": Act("Channel mode", "When a channel is answered", build_mode, do=set_mode),
+    "grant": Act("Grant", "Grant rights or tokens", build_grant, do=grant),
+    "mode": Act("Channel mode", "When it answers", build_mode, do=set_mode),
     "persona": Act("Persona", "Who answers in a channel", build_persona, do=bind_persona),
     "undo": Act("Undo", "Take back a change", build_undo, do=take_back),
 }

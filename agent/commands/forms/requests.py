@@ -51,6 +51,6 @@ async def refuse(session: AsyncSession, request: Request, form: Form) -> str:
 
 
 DECISIONS: Mapping[str, Act] = {
-    "approve": Act("Grant", "Grant a request for more", build_approval, do=approve),
-    "refuse": Act("Refuse", "Refuse a request for more", build_refusal, do=refuse),
+    "approve": Act("Grant", "Grant a request", build_approval, do=approve),
+    "refuse": Act("Refuse", "Refuse a request", build_refusal, do=refuse),
 }
