@@ -33,6 +33,23 @@ class FairPool:
             yield
 
 
+@asynccontextmanager
+async def repeated(work: Callable[[], Coroutine[Any, Any, None]], seconds: float) -> AsyncIterator[None]:
+    """Do the work every so many seconds while the block runs, until it raises."""
+
+    async def repeat() -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            await work()
+
+    task = asyncio.create_task(repeat(), name="repeated")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
 async def shield_until_done(work: Coroutine[Any, Any, Result]) -> Result:
     """Finish the work even when cancelled meanwhile; the cancellation is raised afterwards.
 

@@ -6,20 +6,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from adapters.chat.buttons import AGAIN, BAD, CHOICE, GOOD, RUN, STOP, YES, Button, to_line
-from adapters.chat.undelivered import Destination, answered, begin_command
-from agent import commands
-from agent.commands import CommandReply
+from adapters.chat.undelivered import Destination, answered, keep, run_command, to_reply
 from agent.live.channels import request_stop
 from agent.memory.deletion import DELETED
 from agent.turn.confirmations.approvers import to_answer_of_asked
 from shared.db.statements import load_statements
-from shared.errors import ConfirmationClosed
+from shared.errors import ConfirmationClosed, Unavailable, Undeliverable
 from shared.messages import Attachment, Decision, IncomingMessage, Place, find_command_label
 
 statements = load_statements(__file__)
 
 if TYPE_CHECKING:
     from agent.app import App
+    from agent.queue.outbox import Reply
 
 NOT_YOURS = "These buttons are for {asker}."
 OVER = "These buttons have expired."
@@ -35,6 +34,8 @@ class Click(ABC):
     def __init__(self, button: Button, arrival: IncomingMessage) -> None:
         self.button, self.arrival = button, arrival
         self.account = arrival.sender.platform_user_id
+        # Where the reply to a command goes.
+        self.to = Destination(arrival.adapter, arrival.place, self.account)
 
     @abstractmethod
     async def whisper(self, text: str) -> None:
@@ -48,9 +49,9 @@ class Click(ABC):
         """Tell the platform that the answer may take longer, where it waits for one."""
         return
 
-    async def replace(self, text: str) -> None:
-        """Replace the message with the button by a text; on platforms that can't, the text is a message."""
-        await self.whisper(text)
+    async def replace(self, reply: "Reply") -> None:
+        """Replace the message with the button by the reply to its command; on platforms that can't, it is a message."""
+        await self.whisper(reply.content)
 
     def to_message(self, row: Any, content: str) -> IncomingMessage:
         """Return the click as a message that replies to the one with the button, or asks the old question again.
@@ -104,17 +105,14 @@ async def accept_click(app: "App", click: Click) -> None:
 async def _run_line(app: "App", click: Click, line: str) -> None:
     """Run a command once, however often the click comes."""
     await click.acknowledge()
-    arrival = click.arrival
-    to = await begin_command(app, arrival, Destination(arrival.adapter, arrival.place, click.account), line=line)
-    if to is None:
-        return
-    context = arrival.platform_context
-    reply = await commands.answer(
-        app, arrival.sender, arrival.place, text=line, platform_context=context, adapter=arrival.adapter
-    )
-    reply = reply or CommandReply(GONE, is_private=True)
-    async with answered(app, reply, to):
-        await click.replace(reply.text)
+    answer = await run_command(app, click.arrival, click.to, line=line)
+    if answer is not None:
+        to, reply = answer
+        async with answered(app, reply, to):
+            try:
+                await click.replace(to_reply(to, reply))
+            except (Unavailable, Undeliverable) as error:
+                await keep(app, to, reply, error=error)
 
 
 async def _ask_again(click: Click, row: Any) -> None:

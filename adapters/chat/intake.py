@@ -5,6 +5,7 @@ Embeds of other apps, previews of links and polls are `Card`s, which each platfo
 
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from mimetypes import MimeTypes
 from typing import TYPE_CHECKING, Any
@@ -12,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from adapters.base import STORE_SECONDS
 from adapters.chat.addressing import Addressing, Exchanges, Recent, Rules
 from adapters.chat.buttons import AnswerButtons, TurnButtons
-from adapters.chat.undelivered import Destination, answered, begin_answer, begin_command, keep, to_reply
+from adapters.chat.undelivered import Destination, answered, begin_answer, keep, run_command, to_reply
 from agent import commands
 from agent.commands import CommandReply
 from agent.queue.edits import Edited, change_message, find_answer
 from agent.queue.outbox import Reply
 from agent.queue.redaction import redact
-from shared.db.database import retry_on_lost_db
+from shared.db.database import DatabaseLost, retry_on_lost_db
 from shared.errors import Unavailable, Undeliverable
 from shared.log import get_logger
 from shared.messages import Attachment, PlatformContext, QuotedMessage
@@ -52,17 +53,11 @@ async def answer_typed(
     """
     if commands.match_command(message.content) is None:
         return False
-    to = await begin_command(app, message, to_destination(message), line=message.content)
-    if to is None:
-        return True
-    sender, place, context, adapter = message.sender, message.place, message.platform_context, message.adapter
-    reply = await retry_on_lost_db(
-        lambda: commands.answer(app, sender, place, text=message.content, platform_context=context, adapter=adapter),
-        STORE_SECONDS,
-    )
-    if reply is not None:
+    answer = await run_command(app, message, to_destination(message), line=message.content)
+    if answer is not None:
+        to, reply = answer
         # Where only one person reads, a private answer is one like any other.
-        reply = replace(reply, is_private=reply.is_private and not place.is_direct)
+        reply = replace(reply, is_private=reply.is_private and not message.place.is_direct)
         reply = reply if prepare is None else await prepare(reply)
         async with answered(app, reply, to):
             await post_or_keep(app, to, reply, post=post)
@@ -89,7 +84,8 @@ async def post_or_keep(
     except Unavailable as error:
         await keep(app, to, reply, error=error)
     except CancelledError:
-        await shield_until_done(keep(app, to, reply, error=Unavailable("Who answers it is ended.")))
+        with suppress(DatabaseLost):
+            await shield_until_done(keep(app, to, reply, error=Unavailable("Who answers it is ended.")))
         raise
 
 

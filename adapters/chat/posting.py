@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from adapters.base import DirectPlatform, is_substitute, key_of, to_kind_key
 from adapters.chat.buttons import CHOICE, RUN, AnswerButtons, Button, ShownButton, TurnButtons, buttons_below
 from adapters.chat.clicks import STOPPING, THANKS, Click, accept_click
-from adapters.chat.intake import post_or_keep, to_destination
+from adapters.chat.intake import to_destination
 from adapters.chat.live import show_live
 from adapters.chat.parts import Post, Upload, collect, last_part, links_to, to_parts
 from adapters.chat.reactions import STOP_EMOJI, STOP_HINT, Reactions, list_words, to_emoji
-from agent.commands import CommandReply
 from shared.errors import Undeliverable
 from shared.log import get_logger
 from shared.messages import IncomingMessage, Place
@@ -186,7 +185,7 @@ class ReactionClick(Click):
 
     def __init__(self, platform: PostingPlatform, button: Button, arrival: IncomingMessage) -> None:
         super().__init__(button, arrival)
-        self._platform = platform
+        self._platform, self.to = platform, to_destination(arrival)
 
     async def whisper(self, text: str) -> None:
         """Answer for all to see, as nothing is seen by one alone; a vote, and a stranger's, is a reaction like any.
@@ -198,10 +197,9 @@ class ReactionClick(Click):
             key = self._platform.to_key("click", *((self.arrival.event_id,) if is_own else (pressed, self.account)))
             await self._platform.post(self.arrival.place, Post(text, key, pressed))
 
-    async def replace(self, text: str) -> None:
-        """Answer a command, which is not given again: later, where the platform does not answer."""
-        reply = CommandReply(text, is_private=False)
-        await post_or_keep(self._platform.app, to_destination(self.arrival), reply, post=self._platform.send)
+    async def replace(self, reply: "Reply") -> None:
+        """Answer a command."""
+        await self._platform.send(reply)
 
     def mention(self, account: str) -> str:
         """Return how the platform mentions an account."""

@@ -40,21 +40,24 @@ WHERE turns.id = :turn_id AND turns.user_id IS NOT NULL
 -- name: store_reply
 SELECT reply_id FROM parley_add_reply(NULL, CAST(:reply AS jsonb));
 
--- name: change_reply
+-- name: change_note
 UPDATE outbox SET reply_to = reply.reply_to, content = reply.content, files = reply.files, choices = reply.choices,
     claimed_until = now() + reply.lease * interval '1 second'
 FROM jsonb_to_record(CAST(:reply AS jsonb))
     AS reply (reply_to text, content text, files jsonb, choices jsonb, lease double precision)
-WHERE id = :id AND status = 'pending';
+WHERE id = :id AND status = 'noted';
 
--- name: keep_reply
-UPDATE outbox SET error = :error, attempts = 1, tried_at = now(), claimed_until = now() + :seconds * interval '1 second',
-    place_key = :place_key
-WHERE id = :id AND status = 'pending';
+-- name: renew_note
+UPDATE outbox SET claimed_until = now() + :seconds * interval '1 second' WHERE id = :id AND status = 'noted';
 
--- name: remove_reply
+-- name: keep_note
+UPDATE outbox SET status = 'pending', error = :error, attempts = 1, tried_at = now(),
+    claimed_until = now() + :seconds * interval '1 second'
+WHERE id = :id AND status = 'noted';
+
+-- name: remove_note
 -- Unless it is kept, or on its way.
-DELETE FROM outbox WHERE id = :id AND status = 'pending' AND error IS NULL;
+DELETE FROM outbox WHERE id = :id AND status = 'noted';
 
 -- name: list_rules
 -- For several places in one statement. The most specific rule applies: thread, channel, server. The agent takes part in a

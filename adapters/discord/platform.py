@@ -1,6 +1,7 @@
 """Discord as a `ChatPlatform`: processes share the shards, every worker sends and shows live text."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from adapters.base import DirectPlatform, key_of
@@ -8,6 +9,7 @@ from adapters.chat.live import LIVE_AFTER, show_live
 from adapters.discord.events.incoming import PLATFORM
 from adapters.discord.sending.live import LiveMessage
 from adapters.discord.sending.reply import ChannelWriter, Sender, to_nonce
+from adapters.discord.sending.response_writer import INTERACTION, WHISPER
 from adapters.discord.settings import DiscordSettings
 from adapters.discord.transport.library import redirect
 from adapters.discord.transport.rest import (
@@ -17,6 +19,7 @@ from adapters.discord.transport.rest import (
     RateLimiter,
     Rest,
 )
+from agent.queue.outbox import DIRECT
 from shared.errors import ConfigurationError, Unavailable
 from shared.messages import Place
 
@@ -81,6 +84,14 @@ class DiscordPlatform(DirectPlatform):
                 await client.start_up(self.bot.token)
 
         await Shards(app, self.settings, rest, connect=connect).run()
+
+    async def send(self, reply: "Reply") -> str | None:
+        """Post a reply once; to a command in its response, also what one alone may see: an edit is made once."""
+        account, _, response = (reply.reply_to or "").removeprefix(DIRECT).rpartition(" ")
+        if account and response.startswith(f"{INTERACTION}:"):
+            delivery = replace(reply.delivery, asker=account)
+            reply = replace(reply, reply_to=response.replace(INTERACTION, WHISPER, 1), delivery=delivery)
+        return await super().send(reply)
 
     async def post_reply(self, reply: "Reply", key: str) -> str:
         """Post a reply by REST."""

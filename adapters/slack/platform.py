@@ -19,7 +19,7 @@ from adapters.slack.events.incoming import PLATFORM
 from adapters.slack.install import routes as install
 from adapters.slack.install.tokens import open_installations, open_tokens
 from adapters.slack.install.uninstall import Uninstall
-from adapters.slack.interactions.respond import Responses
+from adapters.slack.interactions.respond import REPLACE, Responses
 from adapters.slack.sending.buttons import to_rows
 from adapters.slack.sending.live import offer_stop, show
 from adapters.slack.sending.reply import send, withdraw
@@ -175,6 +175,16 @@ class SlackPlatform(DirectPlatform):
     def outage_scope(self, place: Place) -> str:
         """Return the workspace: one may be away, or refuse its token, while others answer."""
         return place.server or ""
+
+    async def send(self, reply: "Reply") -> str | None:
+        """Post a reply once; to a click in the place of what was clicked, which can be repeated."""
+        response = (reply.reply_to or "").rpartition(" ")[2]
+        if response.startswith(REPLACE):
+            # Half an hour later it is posted as others are.
+            with suppress(Refused):
+                await Responses(self.clients).change(response.removeprefix(REPLACE), reply.content)
+                return None
+        return await super().send(reply)
 
     async def withdraw(self, reply: "Reply", key: str) -> None:
         """Remove the live message, and the status of its thread."""

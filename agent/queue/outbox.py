@@ -8,9 +8,10 @@ import asyncio
 import hashlib
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 from agent.people.hops import installation_id
@@ -23,6 +24,7 @@ from shared.errors import ClaimLost, Unavailable, Undeliverable
 from shared.log import get_logger
 from shared.messages import Place, ReplyFile, to_fields
 from shared.settings import Secrets
+from shared.tasks import repeated
 from shared.tracing.spans import Attributes, is_tracing, span, span_of
 
 statements = load_statements(__file__)
@@ -222,6 +224,7 @@ class Outbox:
             return None
         if reply.age > LATE_SECONDS:
             reply = replace(reply, content=f"{late_note()}{reply.content}")
+        lease = reply.claim
         attributes: Attributes = {
             "parley.adapter": reply.adapter,
             "parley.turn.id": reply.turn_id,
@@ -229,7 +232,8 @@ class Outbox:
         }
         try:
             with span(f"deliver {reply.adapter}", attributes, kind="client"):
-                async with _kept_claim(reply):
+                # Ends when the claim is lost; then `Claim.check` finds that out as well.
+                async with nullcontext() if lease is None else repeated(partial(_renew, lease), RENEW_SECONDS):
                     await reply.check_claim()
                     message_id = await sender.send(reply)
         except ClaimLost:
@@ -317,24 +321,9 @@ class Outbox:
         return [has_next.get(job_id) for job_id in job_ids]
 
 
-@asynccontextmanager
-async def _kept_claim(reply: Reply) -> AsyncIterator[None]:
-    renewing = asyncio.create_task(_renew(reply.claim), name="claim") if reply.claim is not None else None
-    try:
-        yield
-    finally:
-        if renewing is not None:
-            renewing.cancel()
-            await asyncio.gather(renewing, return_exceptions=True)
-
-
 async def _renew(claim: Claim) -> None:
-    # Ends when the claim is lost; then `Claim.check` finds that out as well.
-    with suppress(ClaimLost):
-        while True:
-            await asyncio.sleep(RENEW_SECONDS)
-            with suppress(DatabaseLost):
-                await claim.renew()
+    with suppress(DatabaseLost):
+        await claim.renew()
 
 
 def late_note() -> str:

@@ -132,7 +132,8 @@ SELECT counted.*, counted.conversations + counted.jobs + least(counted.replies, 
 FROM (
     SELECT waiting.messages, waiting.conversations,
            (SELECT count(*) FROM public.scheduled_jobs AS job WHERE job.status = 'active' AND job.next_due_at <= now()) AS jobs,
-           (SELECT count(*) FROM public.outbox WHERE outbox.status IN ('pending', 'claimed')) AS replies
+           (SELECT count(*) FROM public.outbox WHERE outbox.status IN ('pending', 'claimed')
+               OR outbox.status = 'noted' AND outbox.claimed_until <= now()) AS replies
     FROM (
         SELECT count(*) AS messages, count(DISTINCT inbox.place_key) AS conversations
         FROM public.inbox WHERE inbox.status IN ('waiting', 'claimed')

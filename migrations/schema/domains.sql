@@ -18,8 +18,8 @@ CREATE DOMAIN tool_outcome AS text CONSTRAINT tool_outcome_is_known
 
 CREATE DOMAIN inbox_status AS text CONSTRAINT inbox_status_is_waiting_claimed_answered_failed_or_cancelled
     CHECK (value IN ('waiting', 'claimed', 'answered', 'failed', 'cancelled'));
-CREATE DOMAIN outbox_status AS text CONSTRAINT outbox_status_is_pending_claimed_delivered_or_failed
-    CHECK (value IN ('pending', 'claimed', 'delivered', 'failed'));
+CREATE DOMAIN outbox_status AS text CONSTRAINT outbox_status_is_noted_pending_claimed_delivered_or_failed
+    CHECK (value IN ('noted', 'pending', 'claimed', 'delivered', 'failed'));
 -- What a worker cannot read would fail the messages that wait beside it.
 CREATE DOMAIN jsonb_object AS jsonb CONSTRAINT jsonb_object_is_an_object CHECK (jsonb_typeof(value) = 'object');
 CREATE DOMAIN jsonb_objects AS jsonb CONSTRAINT jsonb_objects_is_an_array_of_objects

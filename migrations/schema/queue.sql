@@ -193,7 +193,7 @@ COMMENT ON COLUMN outbox.live_message_id IS 'The message to edit instead of post
 COMMENT ON COLUMN outbox.content IS 'The text.';
 COMMENT ON COLUMN outbox.files IS 'Ids of the files that go with it.';
 COMMENT ON COLUMN outbox.choices IS 'Answers to offer, as buttons where there are any.';
-COMMENT ON COLUMN outbox.status IS 'pending, claimed, delivered or failed.';
+COMMENT ON COLUMN outbox.status IS 'noted, pending, claimed, delivered or failed. A noted one is said if its process dies.';
 COMMENT ON COLUMN outbox.claimed_until IS 'Lease of the sender; another may take it after this.';
 COMMENT ON COLUMN outbox.attempts IS 'Deliveries tried.';
 COMMENT ON COLUMN outbox.error IS 'Why the last delivery failed.';
@@ -205,6 +205,7 @@ COMMENT ON COLUMN outbox.tried_at IS 'When its last delivery began or failed.';
 COMMENT ON COLUMN outbox.created_at IS 'When the row was made.';
 CREATE INDEX ix_outbox_by_place ON outbox (place_key, adapter, id) WHERE status IN ('pending', 'claimed');
 CREATE INDEX ix_outbox_failed ON outbox (id) WHERE status = 'failed';
+CREATE INDEX ix_outbox_noted ON outbox (claimed_until) WHERE status = 'noted';
 CREATE INDEX ix_outbox_open ON outbox (claimed_until) WHERE status IN ('pending', 'claimed');
 CREATE UNIQUE INDEX uq_outbox_turn ON outbox (turn_id);
 -- That somebody sends a failed reply again, or takes that back; what the program does with replies is no change of an admin's.

@@ -20,6 +20,11 @@ from tests.support.source_tree import list_measuring_variables
 # Starts the program as its users do.
 COMMAND = (sys.executable, "-m", "adapters.cli")
 
+# A process that dies when it has shown the answer to a command, and before it has removed its note.
+DIES_BEFORE_ITS_NOTE_IS_REMOVED = """
+CREATE RULE dies AS ON DELETE TO outbox DO INSTEAD UPDATE outbox SET claimed_until = now() WHERE id = OLD.id
+"""
+
 
 class Connections(Protocol):
     """A stand-in's connections to those who listen."""

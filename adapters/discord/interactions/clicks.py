@@ -10,7 +10,7 @@ from adapters.chat.clicks import Click
 from adapters.discord.events.incoming import from_interaction
 from adapters.discord.interactions.respond import Acknowledger, store
 from adapters.discord.sending.reply import GREEN, GREY, in_rows, to_component
-from adapters.discord.sending.response_writer import WHISPER, is_private
+from adapters.discord.sending.response_writer import INTERACTION, WHISPER, is_private
 from adapters.discord.transport.rest import Json
 from shared.messages import IncomingMessage
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import discord
 
     from agent.queue.inbox import Inbox
+    from agent.queue.outbox import Reply
 
 
 class DiscordClick(Click):
@@ -28,6 +29,8 @@ class DiscordClick(Click):
     ) -> None:
         message_id = str(interaction.message.id) if interaction.message is not None else None
         super().__init__(button, from_interaction(interaction, acknowledger.adapter, reply_to=message_id))
+        # An edit of the message that was clicked.
+        self.to = replace(self.to, response=f"{INTERACTION}:{interaction.token}")
         self._interaction, self._acknowledger, self._inbox = interaction, acknowledger, inbox
 
     async def whisper(self, text: str) -> None:
@@ -38,9 +41,9 @@ class DiscordClick(Click):
         """Tell Discord that the message will be edited."""
         await self._acknowledger.defer_update(self._interaction)
 
-    async def replace(self, text: str) -> None:
+    async def replace(self, reply: "Reply") -> None:
         """Replace the text of the message, and remove its buttons."""
-        await self._acknowledger.edit(self._interaction.token, text)
+        await self._acknowledger.edit(self._interaction.token, reply.content)
 
     def to_message(self, row: Any, content: str) -> IncomingMessage:
         """Return the click as a message; what follows a private answer is private, too."""

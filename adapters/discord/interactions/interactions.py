@@ -1,6 +1,7 @@
 """Commands, menus, forms and clicks: acknowledged within three seconds; the answer may take longer."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from adapters.chat.buttons import find_button
 from adapters.chat.clicks import accept_click
 from adapters.chat.forms import find_form_id
 from adapters.chat.intake import to_file
-from adapters.chat.undelivered import Destination, answered, begin_command, keep
+from adapters.chat.undelivered import Destination, answered, keep, run_command
 from adapters.discord.events.incoming import (
     PLATFORM,
     from_interaction,
@@ -25,7 +26,7 @@ from adapters.discord.interactions.clicks import DiscordClick
 from adapters.discord.interactions.respond import AT_ONCE_SECONDS, SORRY, Acknowledger, Form, store, text_of
 from adapters.discord.sending.reply import to_bodies
 from adapters.discord.sending.response_writer import INTERACTION, WHISPER, ResponseWriter
-from adapters.discord.transport.rest import GONE, UNKNOWN_INTERACTION, UPLOAD_SECONDS, Refused, insist
+from adapters.discord.transport.rest import UPLOAD_SECONDS, Refused, insist
 from agent import commands
 from agent.commands import CommandReply
 from shared.credentials.people import MAX_CHARS
@@ -138,14 +139,21 @@ class Interactions:
     async def _run(self, interaction: discord.Interaction, name: str, line: str) -> None:
         slash_command = next((command for command in commands.list_commands(PLATFORM) if command.name == name), None)
         place = to_interaction_place(interaction)
-        to = Destination(self._rest.bot.adapter, place, str(interaction.user.id))
-        answering = asyncio.create_task(self._answer(interaction, to, line), name="command")
+        arrival = from_interaction(interaction, self._rest.bot.adapter)
+        response = f"{INTERACTION}:{interaction.token}"
+        to = Destination(arrival.adapter, place, arrival.sender.platform_user_id, response=response)
+        answering = asyncio.create_task(run_command(self._app, arrival, to, line=line), name="command")
         await asyncio.wait({answering}, timeout=AT_ONCE_SECONDS)
         # An error is raised where the answer is awaited.
         early = answering.result() if answering.done() and answering.exception() is None else None
         # Files can't be part of an immediate response.
         if is_deferred := not answering.done() or (early is not None and bool(early[1].files)):
-            await self._acknowledger.defer(interaction, is_private=slash_command is None or slash_command.is_private)
+            # What can't be acknowledged runs all the same, and can't be answered here.
+            with suppress(Refused, Unavailable):
+                is_private = slash_command is None or slash_command.is_private
+                await self._acknowledger.defer(interaction, is_private=is_private)
+        # None if another process does: for a moment two may hold a shard, when the database's clock was set or a
+        # machine was paused.
         if (answer := await answering) is None:
             return
         to, reply = answer
@@ -169,30 +177,8 @@ class Interactions:
                 await self._acknowledger.respond(interaction, first["content"], is_private=reply.is_private, rows=rows)
             for index, (body, files) in enumerate(others, start=1):
                 await writer.write(body, f"command-{index}", files)
-        except Refused as error:
-            if error.platform_code not in {*GONE, UNKNOWN_INTERACTION}:
-                raise
+        except (Refused, Unavailable) as error:
             await keep(self._app, to, reply, error=error)
-        except Unavailable as error:
-            await keep(self._app, to, reply, error=error)
-
-    async def _answer(
-        self, interaction: discord.Interaction, to: Destination, line: str
-    ) -> tuple[Destination, CommandReply] | None:
-        # None if another process does: for a moment two may hold a shard, when the database's clock was set or a
-        # machine was paused.
-        arrival = from_interaction(interaction, self._rest.bot.adapter)
-        if (begun := await begin_command(self._app, arrival, to, line=line)) is None:
-            return None
-        reply = await commands.answer(
-            self._app,
-            arrival.sender,
-            to.place,
-            text=line,
-            platform_context=arrival.platform_context,
-            adapter=arrival.adapter,
-        )
-        return begun, reply or CommandReply(f"There is no command {line.partition(' ')[0]}.", is_private=True)
 
     async def _ask(
         self,

@@ -154,7 +154,8 @@ async def _write_one(
                 raise
             # The live message was deleted; Discord still knows its nonce.
             nonce += "-again"
-    message = await writer.write(body, nonce, files)
+    message = await writer.find_answer() if isinstance(writer, ResponseWriter) and not may_change else None
+    message = message or await writer.write(body, nonce, files)
     # Live text may be the whole answer already, with a Stop button and without files.
     is_same_text = message["content"].strip() == body["content"].strip()
     has_files = len(message.get("attachments", ())) == len(files)

@@ -58,6 +58,12 @@ class ResponseWriter:
         once = replace(self._manner, is_repeated=False)
         return await self._call("POST", path, body | {"flags": flags}, files=files, manner=once)
 
+    async def find_answer(self) -> Json | None:
+        """Return the response if it says something already; None if it says nothing yet."""
+        path = "/webhooks/{webhook_id}/{webhook_token}/messages/{message_id}"
+        message = await self._call("GET", path, None, files=(), manner=self._manner, message_id="@original")
+        return message if message["content"].strip() else None
+
     async def _list_posted(self) -> list[Json]:
         query = {"after": str(self._first["id"]), "limit": "100"}
         me, channel_id = await self._rest.me(), str(self._first["channel_id"])
@@ -87,7 +93,7 @@ class ResponseWriter:
         """Do nothing: the response shows "is thinking…"."""
 
     async def _call(
-        self, method: str, path: str, body: Json, *, files: Sequence[Upload], manner: Manner, **ids: Any
+        self, method: str, path: str, body: Json | None, *, files: Sequence[Upload], manner: Manner, **ids: Any
     ) -> Json:
         me = await self._rest.me()
         ids |= {"webhook_id": str(me["id"]), "webhook_token": self._token}

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 from adapters.chat.buttons import CHOICE, Button, find_button
 from adapters.chat.clicks import Click, accept_click
 from adapters.slack.events.incoming import PLATFORM
-from adapters.slack.interactions.respond import in_background, url_of
-from adapters.slack.interactions.slash import in_slack
+from adapters.slack.interactions.respond import REPLACE, in_background, url_of
 from adapters.slack.sending.buttons import ACTION_ID, chosen_rows, to_click_id, without_buttons
-from adapters.slack.sending.render import neutralise_mentions, to_blocks, to_notice
 from adapters.slack.transport.api import Json
 from shared.errors import ParleyError, Refusal
 from shared.log import get_logger
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from adapters.slack.interactions.actors import Actor, Actors
     from adapters.slack.interactions.respond import Responses
     from agent.app import App
+    from agent.queue.outbox import Reply
 
 FAILED = "That did not work: {reason}"
 ALREADY_CHOSEN = "That was chosen already."
@@ -40,15 +39,15 @@ class SlackClick(Click):
         arrival = IncomingMessage(PLATFORM, actor.sender, place, event_id=event_id, content="", sent_at=now)
         super().__init__(button, replace(arrival, platform_context=actor.platform_context))
         self._app, self._body, self._responses = app, body, responses
+        self.to = replace(self.to, response=f"{REPLACE}{url_of(body)}")
 
     async def whisper(self, text: str) -> None:
         """Post a message that only this person sees."""
         await self._responses.whisper(url_of(self._body), text)
 
-    async def replace(self, text: str) -> None:
-        """Replace the message with the button by a text."""
-        markup = in_slack(text)
-        await self._responses.replace(url_of(self._body), to_notice(markup), to_blocks(neutralise_mentions(markup)))
+    async def replace(self, reply: "Reply") -> None:
+        """Replace the message with the button by the reply to its command."""
+        await self._responses.change(url_of(self._body), reply.content)
 
     def to_message(self, row: Any, content: str) -> IncomingMessage:
         """Return the click as a message at the place of its question."""

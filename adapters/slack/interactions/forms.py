@@ -80,7 +80,7 @@ class AdminForms:
             else:
                 await check_admin(self._app, await self._to_asker(actor, str(body.get("channel_id"))))
                 buttons = to_actions(menu_buttons(ACTS, actor.sender.platform_user_id))
-                await self._responses.answer(url_of(body), MENU, is_private=True, blocks=[to_section(MENU), buttons])
+                await self._responses.answer(url_of(body), MENU, [to_section(MENU), buttons])
         except (ParleyError, TimeoutError) as error:
             await self._apologise(body, error)
 

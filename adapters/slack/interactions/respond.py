@@ -3,6 +3,7 @@
 For 30 minutes, messages posted there appear where the person acted.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,12 @@ import aiohttp
 from slack_sdk.webhook.async_client import AsyncWebhookClient
 
 from adapters.chat.parts import links_to
-from adapters.slack.sending.render import render, to_blocks, to_notice
+from adapters.slack.events.incoming import PLATFORM
+from adapters.slack.install import COMMAND
+from adapters.slack.sending.render import neutralise_mentions, render, to_blocks, to_notice
 from adapters.slack.transport.api import Json, Refused
 from adapters.slack.transport.clients import quiet
+from agent import commands
 from shared.errors import Unavailable
 from shared.log import get_logger
 from shared.tasks import run_on_text
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
 Listener = Callable[[Any, Json], Awaitable[None]]
 # The prefix of a `reply_to` that is a response URL and not a message.
 PREFIX = "respond:"
+# The prefix of one by which the message that was clicked is replaced.
+REPLACE = "replace:"
 TOO_MANY_REQUESTS = 429
 NO_FORM = "I could not open the form; please try again."
 NOT_INSTALLED = "I am not installed in this workspace any more."
@@ -65,6 +71,12 @@ def to_modal(title: str, blocks: list[Json], *, close: str = "Close", submit: st
     return view | fields | ({"submit": to_plain_text(submit)} if submit else {})
 
 
+def in_slack(answer: str) -> str:
+    """Return a command's answer with Slack's names of the commands: `/budget` becomes `/parley budget`."""
+    names = "|".join(command.name for command in commands.list_commands(PLATFORM))
+    return re.sub(rf"(?<![\w/])/({names})\b", rf"{COMMAND} \1", answer)
+
+
 def in_background(running: "Running", work: Callable[[Json], Awaitable[None]], name: str) -> Listener:
     """Return a listener that acknowledges a click at once; `work` goes on with its payload."""
 
@@ -85,16 +97,21 @@ class Responses:
         """Post a message that only this person sees; a failure is only logged."""
         await self._post_or_log(url, {"text": text, "response_type": "ephemeral", "replace_original": False})
 
-    async def answer(self, url: str, text: str, *, is_private: bool, blocks: Sequence[Json]) -> None:
-        """Post a message for one person or for everybody; the text is for notifications.
+    async def answer(self, url: str, text: str, blocks: Sequence[Json]) -> None:
+        """Post a message for one person; the text is for notifications.
 
         Raises `Refused` when the URL has expired, `Unavailable` when Slack is away.
         """
         if not url:
             raise Refused("response_url", "there is no response address")
-        kind = "ephemeral" if is_private else "in_channel"
-        body: Json = {"text": text, "response_type": kind, "replace_original": False, "blocks": list(blocks)}
-        await self._post(url, body)
+        kept: Json = {"response_type": "ephemeral", "replace_original": False}
+        await self._post(url, {"text": text, "blocks": list(blocks), **kept})
+
+    async def change(self, url: str, text: str) -> None:
+        """Replace the message that was clicked by the reply to a command; raises as `answer` does."""
+        markup = in_slack(text)
+        blocks = to_blocks(neutralise_mentions(markup))
+        await self._post(url, {"text": to_notice(markup), "blocks": blocks, "replace_original": True})
 
     async def replace(self, url: str, text: str, blocks: list[Json]) -> None:
         """Replace the message that was clicked; a failure is only logged."""

@@ -4,19 +4,23 @@ import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from adapters.base import key_of
 from adapters.chat.buttons import buttons_of
-from adapters.chat.undelivered import Destination, answered, begin_command, keep
+from adapters.chat.undelivered import Destination, answered, keep, run_command, to_reply
 from adapters.slack.events.commands import send_privately
 from adapters.slack.events.incoming import PLATFORM, to_plain
 from adapters.slack.install import COMMAND
 from adapters.slack.interactions.actors import Actor
-from adapters.slack.interactions.respond import NOT_INSTALLED, to_reply_to, url_of
+from adapters.slack.interactions.respond import NOT_INSTALLED, in_slack, to_reply_to, url_of
 from adapters.slack.sending.buttons import to_rows
 from adapters.slack.sending.render import neutralise_mentions, to_blocks, to_notice
-from adapters.slack.transport.api import Json, Refused
+from adapters.slack.sending.reply import send
+from adapters.slack.sending.shown import ShownMessages
+from adapters.slack.transport.api import Json, Refused, Web
 from agent import commands
 from agent.commands import CommandReply
 from shared.db.statements import load_statements
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from adapters.slack.interactions.forms import AdminForms
     from adapters.slack.interactions.respond import Responses
     from agent.app import App
+    from agent.queue.outbox import Reply
 
 ASK, STOP, HELP = "ask", "stop", "help"
 ASK_HOW = "Write `/parley ask` and your question behind it."
@@ -111,18 +116,20 @@ class Slash:
         )
 
     async def _answer(self, body: Json, name: str, rest: str) -> None:
-        url, rows, to = url_of(body), list[Json](), None
+        url, rows, to, actor, reply = url_of(body), list[Json](), None, None, NOT_HERE
         try:
-            actor, reply = await self._find_actor(body), NOT_HERE
+            actor = await self._find_actor(body)
             if actor is not None:
                 arrival, account = await self._to_message(body, actor, ""), actor.sender.platform_user_id
-                to = Destination(PLATFORM, arrival.place, account)
-                begun = await begin_command(self._app, arrival, to, line=f"/{name.removeprefix('/') or HELP}")
-                if begun is None:
+                to = Destination(PLATFORM, arrival.place, account, response=to_reply_to(url))
+                line, run = (
+                    f"/{name.removeprefix('/') or HELP}",
+                    partial(self._run, actor, arrival.place, name, rest=rest),
+                )
+                answer = await run_command(self._app, arrival, to, line=line, run=run, render=in_slack)
+                if answer is None:
                     return
-                # First: what is said of an error is an answer as well.
-                to = begun
-                reply = await self._run(actor, arrival.place, name, rest=rest)
+                to, reply = answer
                 rows = to_rows(buttons_of(reply, account, self._app.clock.now()))
                 reply = await send_privately(self._app, actor.web, account, reply=reply)
         except ParleyError as error:
@@ -132,10 +139,21 @@ class Slash:
         blocks = [*to_blocks(neutralise_mentions(reply.text)), *rows]
         async with nullcontext() if to is None else answered(self._app, reply, to):
             try:
-                await self._responses.answer(url, to_notice(reply.text), is_private=reply.is_private, blocks=blocks)
+                if to is None or actor is None or reply.is_private:
+                    await self._responses.answer(url, to_notice(reply.text), blocks)
+                else:
+                    await self._post(actor.web, to_reply(to, reply), rows)
             except (Refused, Unavailable) as error:
                 if to is not None:
                     await keep(self._app, to, reply, error=error)
+
+    async def _post(self, web: Web, reply: "Reply", rows: list[Json]) -> None:
+        """Post a reply for all, by whose key it is found if it is tried again."""
+        try:
+            key = key_of(self._app.secrets, reply)
+            await send(self._app, web, reply, key=key, rows=rows, live_messages=ShownMessages())
+        except Refused as error:
+            await self._responses.reply(reply, rows, error=error)
 
     async def _run(self, actor: Actor, place: Place, name: str, *, rest: str) -> CommandReply:
         name = name.removeprefix("/") or HELP
@@ -162,12 +180,6 @@ async def find_running(app: "App", actor: Actor, place: Place) -> Place:
     async with app.database.statement() as session:
         rows = (await session.execute(statements.list_running_threads, parameters)).all()
     return replace(place, thread=rows[0].platform_thread_id) if rows else place
-
-
-def in_slack(answer: str) -> str:
-    """Return a command's answer with Slack's names of the commands: `/budget` becomes `/parley budget`."""
-    names = "|".join(command.name for command in commands.list_commands(PLATFORM))
-    return re.sub(rf"(?<![\w/])/({names})\b", rf"{COMMAND} \1", answer)
 
 
 def register(bolt: "AsyncApp", slash: Slash) -> None:

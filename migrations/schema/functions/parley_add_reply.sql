@@ -2,7 +2,7 @@
 -- adapter in the place, and while the platform is down, it waits for the sweeper.
 --
 -- p_reply: {adapter, platform, server, channel, thread, place_key, is_direct, reply_to, content, files, choices, status,
--- lease, error}. With an `error` it was tried before. A pending one is not sent within `lease` seconds.
+-- lease, error}. With an `error` it was tried before. A noted or pending one is not sent within `lease` seconds.
 CREATE FUNCTION public.parley_add_reply(p_turn_id bigint, p_reply jsonb, p_live_message_id text DEFAULT NULL)
 RETURNS TABLE (reply_id bigint, is_claimed boolean)
 LANGUAGE sql AS $$
@@ -14,7 +14,7 @@ LANGUAGE sql AS $$
            coalesce(reply.choices, '[]'),
            CASE WHEN reply.status = 'claimed' AND has_to_wait THEN 'pending' ELSE coalesce(reply.status, 'pending') END,
            CASE WHEN reply.error IS NULL THEN 0 ELSE 1 END, reply.error, CASE WHEN reply.error IS NOT NULL THEN now() END,
-           CASE WHEN reply.status = 'pending' OR NOT has_to_wait THEN now() + reply.lease * interval '1 second' END,
+           CASE WHEN reply.status IN ('noted', 'pending') OR NOT has_to_wait THEN now() + reply.lease * interval '1 second' END,
            CASE WHEN reply.status = 'delivered' THEN now() END
     FROM jsonb_to_record(p_reply) AS reply
         (adapter text, platform text, server text, channel text, thread text, is_direct boolean, reply_to text,

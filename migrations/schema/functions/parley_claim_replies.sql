@@ -5,6 +5,8 @@
 -- one never overtakes it; of several bots there none waits for another, which may be gone for good. Of a platform that is known to be down, one reply is claimed at a time, in one process: it asks whether
 -- the platform is back. The place that was tried least often asks next, so that one broken place can't hide the rest.
 --
+-- A note whose lease is over is a reply from then on: the process that runs its command has died.
+--
 -- A reply older than `p_hours` fails. So does one whose deliveries had no end, not even a failure, for an hour: it may be
 -- what kills its senders. The hour is counted from try to try, each as a minute at most, so that no time is counted in
 -- which nothing ran; and after each of them the pause is as long as what was counted, up to a minute.
@@ -16,6 +18,9 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_lease interval := p_lease * interval '1 second';
 BEGIN
+    UPDATE public.outbox SET status = 'pending' WHERE id IN (
+        SELECT id FROM public.outbox WHERE status = 'noted' AND claimed_until <= now() FOR UPDATE SKIP LOCKED
+    );
     RETURN QUERY
     WITH RECURSIVE first AS (
         (SELECT place_key, adapter, id FROM public.outbox WHERE status IN ('pending', 'claimed')

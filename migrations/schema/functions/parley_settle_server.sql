@@ -23,7 +23,7 @@ BEGIN
         WHERE t.conversation_id = ANY (v_places) AND t.status = 'running'
         UNION ALL
         SELECT 'replies', count(*) FROM public.outbox AS o
-        WHERE o.platform = p_platform AND o.platform_server_id = p_server AND o.status IN ('pending', 'claimed')
+        WHERE o.platform = p_platform AND o.platform_server_id = p_server AND o.status IN ('noted', 'pending', 'claimed')
         UNION ALL
         SELECT 'checks of jobs', count(*) FROM public.scheduled_jobs AS s
         WHERE s.conversation_id = ANY (v_places) AND s.claimed_until > now()

@@ -27,6 +27,8 @@ FORGET_DELIVERY = (
 DEAD_WORKERS = "DELETE FROM workers"
 # As it is some minutes after the process has died.
 MINUTES_LATER = "UPDATE outbox SET claimed_until = now()"
+NEARLY_OVER = "UPDATE outbox SET claimed_until = now() + interval '1 minute'"
+RENEWED = "SELECT count(*) FROM outbox WHERE claimed_until > now() + interval '2 minutes'"
 WAITS_FOR_MEMORIES = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'memories'::regclass"
 # Programs that are connected, by their own ids: those of forks, and not of what stands for them.
 PROCESSES = """
@@ -270,6 +272,24 @@ async def test_the_answer_to_a_command_is_shown_once_when_its_process_is_killed_
         await until_one(owner, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
     (answer,) = await driver.wait(lambda: driver.said(place))
     assert "remember" in answer
+
+
+async def test_a_command_that_lasts_keeps_its_note_and_wants_no_worker_meanwhile(
+    talk: PlatformDriver, owner: asyncpg.Connection
+) -> None:
+    place = talk.direct(ANN)
+    async with owner.transaction():
+        await owner.execute("LOCK TABLE memories")
+        await talk.say(ANN, "/memory", place)
+        await until_one(owner, WAITS_FOR_MEMORIES)
+        # As where it runs for minutes already.
+        await talk.scene.sql(NEARLY_OVER)
+        assert await talk.scene.value("SELECT depth FROM admin.queue_depth") == 0
+        await talk.scene.until_value(1, RENEWED)
+
+    (answer,) = await talk.wait(lambda: talk.said(place))
+    assert "remember" in answer
+    await talk.scene.until_value(0, "SELECT count(*) FROM outbox")
 
 
 @pytest.mark.timeout(300)

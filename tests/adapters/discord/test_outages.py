@@ -1,12 +1,18 @@
 """Discord away for longer than it remembers nonces: answers arrive once, in order."""
 
+import asyncpg
 import pytest
 
 from tests.adapters.discord.conftest import Scene
 from tests.standins.discord import Fault
 from tests.standins.openai_api import Answer
+from tests.support.chat_scene import DIES_BEFORE_ITS_NOTE_IS_REMOVED
 
 # Replies to commands that the platform has not taken.
+# Replies that are found when the person is erased whose command they answer.
+OF_SOMEBODY = """
+SELECT count(*) FROM outbox WHERE reply_to LIKE 'direct:%' OR reply_to IN (SELECT platform_message_id FROM inbox)
+"""
 KEPT = "SELECT count(*) FROM outbox WHERE status IN ('pending', 'claimed') AND error IS NOT NULL"
 
 
@@ -67,6 +73,25 @@ async def test_the_answer_to_a_typed_command_arrives_when_discord_is_back(server
     await server.until_value(2, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
 
 
+async def test_what_a_button_is_answered_with_is_shown_once_when_its_process_dies_before_it_notes_that(
+    server: Scene, owner: asyncpg.Connection
+) -> None:
+    await server.ann.says("hello", server.ann.dm())
+    await server.until_value("delivered", "SELECT status FROM outbox")
+    await owner.execute("INSERT INTO memories (user_id, scope, content) SELECT id, 'private', 'boats' FROM users")
+    await server.ann.says("/memory forget all", server.ann.dm())
+    await server.ann.hears(server.ann.dm(), 2)
+    await server.until_value(1, "SELECT count(*) FROM outbox")
+    await owner.execute(DIES_BEFORE_ITS_NOTE_IS_REMOVED)
+
+    await server.ann.clicks(server.ann.reads(server.ann.dm())[1], "Yes, do it")
+
+    await server.until_value(2, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+    texts = [message["content"] for message in server.ann.reads(server.ann.dm())]
+    assert len(texts) == 2
+    assert "forgotten" in texts[1]
+
+
 async def test_the_late_answer_to_a_command_has_its_buttons(server: Scene) -> None:
     server.model.play([Answer(tool_calls=[("knowledge__remember", {"content": "Ann likes bikes"})]), Answer("Noted.")])
     await server.ann.says("I like bikes", server.ann.dm())
@@ -114,6 +139,41 @@ async def test_the_answer_to_a_slash_command_whose_response_is_gone_comes_as_a_d
     await server.discord.until(lambda: len(server.ann.reads(server.ann.dm())) == 2)
     assert server.ann.reads(server.ann.dm())[1]["content"].startswith("I could not answer in time")
     assert await server.value("SELECT count(*) FROM outbox WHERE content LIKE '%key=%'") == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [("budget", "5,000 tokens"), ("login", "This link opens"), ("reset", "Nothing has")],
+)
+async def test_the_answer_to_a_slash_command_is_shown_once_when_its_process_dies_before_it_notes_that(
+    server: Scene, owner: asyncpg.Connection, command: str, answer: str
+) -> None:
+    await server.discord.until(lambda: server.discord.commands)
+    await server.ann.types("budget", server.general)
+    await server.until_value(1, "SELECT count(*) FROM users")
+    await server.sql("UPDATE users SET permission_level = 'user'")
+    await server.until_value(0, "SELECT count(*) FROM outbox")
+    await owner.execute(DIES_BEFORE_ITS_NOTE_IS_REMOVED)
+
+    interaction = await server.ann.types(command, server.general)
+
+    assert answer in await interaction.answered()
+    await server.until_value("delivered", "SELECT status FROM outbox")
+    assert answer in interaction.text
+    assert len(interaction.messages) == 1
+    assert server.ann.reads(server.ann.dm()) == []
+    assert await server.value(OF_SOMEBODY) == 1
+
+
+async def test_a_command_that_fails_on_discord_is_answered_once(server: Scene) -> None:
+    await server.discord.until(lambda: server.discord.commands)
+    server.discord.faults.append(Fault("POST", "/callback", 400, code=50035))
+
+    await server.ann.types("budget", server.general)
+
+    assert "5,000 tokens" in (await server.ann.hears(server.ann.dm()))[0]
+    await server.until_value("delivered", "SELECT status FROM outbox")
+    assert len(server.ann.reads(server.ann.dm())) == 1
 
 
 async def test_one_channel_that_answers_503_holds_up_no_other(server: Scene) -> None:

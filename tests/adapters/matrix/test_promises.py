@@ -13,6 +13,7 @@ from adapters.matrix.platform import MatrixPlatform
 from shared.db.database import Address
 from tests.adapters.matrix.conftest import Scene
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.chat_scene import DIES_BEFORE_ITS_NOTE_IS_REMOVED
 from tests.support.synapse import Person
 
 SAID = "SELECT content FROM inbox ORDER BY id"
@@ -99,9 +100,12 @@ async def test_a_choice_by_a_reaction_takes_effect_once_however_often_it_is_read
     await ann.says(direct, "!memory forget all")
     await ann.sees(lambda: ann.of(agent.id, direct, "m.reaction"))
     question = ann.of(agent.id, direct)[-1]["event_id"]
+    await matrix.until_value(1, "SELECT count(*) FROM outbox")
+    await owner.execute(DIES_BEFORE_ITS_NOTE_IS_REMOVED)
     relation = {"rel_type": "m.annotation", "event_id": question, "key": "✅"}
     reaction = await ann.sends(direct, "m.reaction", {"m.relates_to": relation})
     await ann.sees(lambda: len(ann.of(agent.id, direct)) == 3)
+    await matrix.until_value(2, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
     event = await ann.call("GET", "rooms", direct, "event", reaction)
 
     assert "forgotten" in ann.texts(agent.id, direct)[-1].lower()

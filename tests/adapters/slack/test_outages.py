@@ -1,10 +1,12 @@
 """Slack away for long: answers arrive once, in order, and are found again by their metadata after hours."""
 
+import asyncpg
 import pytest
 from sqlalchemy import text
 
 from tests.adapters.slack.conftest import Scene
 from tests.standins.openai_api import Answer
+from tests.support.chat_scene import DIES_BEFORE_ITS_NOTE_IS_REMOVED
 
 # Replies to commands that the platform has not taken.
 KEPT = "SELECT count(*) FROM outbox WHERE status IN ('pending', 'claimed') AND error IS NOT NULL"
@@ -115,6 +117,25 @@ async def test_the_answer_to_a_slash_command_comes_directly_with_its_buttons_whe
     assert "I have forgotten" in (await confirmation.answered())[0]
 
 
+async def test_what_a_button_is_answered_with_is_shown_once_when_its_process_dies_before_it_notes_that(
+    office: Scene, owner: asyncpg.Connection
+) -> None:
+    await office.ann.direct("hello")
+    await office.until_value("delivered", "SELECT status FROM outbox")
+    await owner.execute("INSERT INTO memories (user_id, scope, content) SELECT id, 'private', 'boats' FROM users")
+    await office.ann.direct("/memory forget all")
+    await office.ann.hears(count=2)
+    await office.until_value(1, "SELECT count(*) FROM outbox")
+    await owner.execute(DIES_BEFORE_ITS_NOTE_IS_REMOVED)
+
+    await office.ann.presses(office.ann.dm, office.ann.written()[1], "Yes, do it")
+
+    await office.until_value(2, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+    texts = await office.ann.hears(count=2)
+    assert len(texts) == 2
+    assert "forgotten" in texts[1]
+
+
 async def end_statement(office: Scene, words: str) -> None:
     """Break off the connection whose statement waits for a lock."""
     await office.until_value(
@@ -122,6 +143,51 @@ async def end_statement(office: Scene, words: str) -> None:
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE :words",
         words=f"%{words}%",
     )
+
+
+async def test_what_a_command_answers_for_all_is_posted_once_when_its_process_dies_before_it_notes_that(
+    office: Scene, owner: asyncpg.Connection
+) -> None:
+    await office.ann.slash(office.general, "/parley", "budget")
+    await office.until_value(1, "SELECT count(*) FROM users")
+    await office.sql("UPDATE users SET permission_level = 'user'")
+    await office.until_value(0, "SELECT count(*) FROM outbox")
+    await owner.execute(DIES_BEFORE_ITS_NOTE_IS_REMOVED)
+
+    await office.ann.slash(office.general, "/parley", "reset")
+
+    await office.until_value("delivered", "SELECT status FROM outbox")
+    assert await office.ann.hears(office.general) == ["Nothing has been said here yet."]
+    # It is found when the person is erased.
+    assert (
+        await office.value("SELECT count(*) FROM outbox WHERE reply_to IN (SELECT platform_message_id FROM inbox)") == 1
+    )
+
+
+async def test_who_has_given_a_command_is_told_its_name_on_slack(office: Scene) -> None:
+    async with office.parley.app.database.transaction() as session:
+        await session.execute(text("LOCK TABLE memories"))
+        await office.ann.slash(office.general, "/parley", "memory")
+        await office.until_value(1, "SELECT count(*) FROM outbox")
+
+        assert "`/parley memory`" in await office.value("SELECT content FROM outbox")
+
+
+async def test_a_command_that_was_answered_is_not_answered_again_when_the_database_is_lost_meanwhile(
+    office: Scene,
+) -> None:
+    database = office.parley.app.database
+    async with database.transaction() as outbox:
+        async with database.transaction() as session:
+            await session.execute(text("LOCK TABLE memories"))
+            interaction = await office.ann.slash(office.general, "/parley", "memory")
+            await office.until_value(1, "SELECT count(*) FROM outbox")
+            await outbox.execute(text("SELECT FROM outbox FOR UPDATE"))
+        await end_statement(office, "UPDATE outbox SET reply_to")
+        assert await interaction.answered()
+        await end_statement(office, "DELETE FROM outbox")
+
+    await office.until_value(0, "SELECT count(*) FROM outbox")
 
 
 async def test_a_command_that_could_not_be_run_is_answered_once(office: Scene) -> None:
