@@ -48,9 +48,7 @@ class MatrixListener(Listener):
         super().__init__(platform, client.account)
         self._client, self._rooms = client, Rooms(client.account, client.address)
         self._invitations = Invitations(self.app.database, NAME, invites)
-        self._profiles = Profiles(
-            self.app, (NAME, client.account), upload=client.upload, set_profile=client.set_profile
-        )
+        self._profiles = Profiles(self.app, (NAME, self.account), upload=client.upload, set_profile=client.set_profile)
         # By who invites.
         self._inviting = defaultdict[str, Lock](Lock)
         self._takers = {
@@ -207,19 +205,15 @@ class MatrixListener(Listener):
             old = [room for room in self._rooms.values() if room.get("m.room.tombstone", "replacement_room") == room_id]
             led_from = next(iter(old), None)
         joins = is_welcome or led_from is not None
+        path = ("join", room_id) if joins else ("rooms", room_id, "leave")
+        # That a stranger has led the agent there from another room is noted in the new one.
+        reason = {} if led_from is None else {"reason": led_from.id}
         # Each can last as long as another server likes, and whoever invites may know a thousand.
         async with self._inviting[account], self.beside["join" if joins else "leave"]:
-            if joins:
-                await self._join(room_id, led_from)
-            else:
-                await self._client.call("POST", ("rooms", room_id, "leave"), {})
+            await self._client.call("POST", path, reason)
         if is_welcome and part(own[0], "content").get("is_direct"):
             await self._client.note_direct(account, room_id)
         log.info("matrix_invited", room=room_id, account=account, is_welcome=is_welcome)
-
-    async def _join(self, room_id: str, led_from: Room | None, **query: Any) -> None:
-        """Join a room; that a stranger has led the agent there from another one is noted in it."""
-        await self._client.call("POST", ("join", room_id), {} if led_from is None else {"reason": led_from.id}, **query)
 
     async def _message(self, room: Room, event: Json) -> None:
         content = part(event, "content")
@@ -275,8 +269,8 @@ class MatrixListener(Listener):
         self.start_latest(partial(self._join_successor, room, successor, event["sender"]), "successor", room.id)
 
     async def _join_successor(self, room: Room, successor: str, account: str) -> None:
-        led_from = None if await self._invitations.is_welcome(account) else room
-        await self._join(successor, led_from, server_name=account.partition(":")[2])
+        reason = {} if await self._invitations.is_welcome(account) else {"reason": room.id}
+        await self._client.call("POST", ("join", successor), reason, server_name=account.partition(":")[2])
 
     def _is_led(self, room: Room) -> bool:
         return str(room.get("m.room.member", "reason", self.account)).startswith("!")
