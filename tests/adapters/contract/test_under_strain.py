@@ -32,6 +32,7 @@ LEFT_OUT = frozenset(
         "test_a_reply_is_shown_once_whenever_its_worker_is_killed",
         "test_who_has_given_a_command_is_told_when_its_process_is_killed_while_it_runs",
         "test_the_answer_to_a_command_is_shown_once_when_its_process_is_killed_meanwhile",
+        "test_a_command_that_lasts_keeps_its_note_and_wants_no_worker_meanwhile",
         "test_an_answer_goes_on_in_the_same_message_when_its_worker_is_killed",
         "test_a_worker_that_was_frozen_before_it_posted_leaves_the_reply_to_the_one_that_posts",
     }
