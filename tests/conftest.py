@@ -109,6 +109,13 @@ async def address(databases: Databases) -> AsyncIterator[Address]:
 
 
 @pytest.fixture
+async def new_address(postgres: URL, superuser: asyncpg.Connection) -> AsyncIterator[Address]:
+    """A database that no test had before, and to which nobody but the test is connected."""
+    async with new_database(postgres, superuser=superuser) as new_address:
+        yield new_address
+
+
+@pytest.fixture
 async def owner(address: Address) -> AsyncIterator[asyncpg.Connection]:
     """A connection of the database's owner, whom row-level security does not restrict."""
     async with connected(address) as owner:

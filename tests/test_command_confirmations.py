@@ -46,17 +46,17 @@ async def prepare(stage: Stage) -> None:
 
 @pytest.mark.parametrize("line", DONE)
 async def test_a_confirmed_command_is_done_once_wherever_its_process_is_killed(
-    postgres: URL, address: Address, tmp_path: Path, line: str
+    postgres: URL, new_address: Address, tmp_path: Path, line: str
 ) -> None:
-    async with open_stage_on(address, tmp_path / str(address.url.database)) as stage:
+    async with open_stage_on(new_address, tmp_path / str(new_address.url.database)) as stage:
         await prepare(stage)
         yes = await ask(stage, line)
-    async with open_stage(postgres, tmp_path, address) as stage:
+    async with open_stage(postgres, tmp_path, new_address) as stage:
         *points, reply = await give(stage, yes, "first")
         assert await stage.value(DONE[line]), reply
 
     async def one(point: str) -> list[str]:
-        async with open_stage(postgres, tmp_path, address) as stage:
+        async with open_stage(postgres, tmp_path, new_address) as stage:
             await give(stage, yes, "first", at=point)
             is_done, is_open = await stage.value(DONE[line]), await stage.value(OPEN) == 1
             *_, again = await give(stage, yes, "second")
@@ -73,16 +73,16 @@ async def test_a_confirmed_command_is_done_once_wherever_its_process_is_killed(
 
 
 async def test_a_command_whose_process_is_killed_while_it_asks_does_nothing_and_asks_again(
-    postgres: URL, address: Address, tmp_path: Path
+    postgres: URL, new_address: Address, tmp_path: Path
 ) -> None:
     line = "/memory forget all"
-    async with open_stage_on(address, tmp_path / str(address.url.database)) as stage:
+    async with open_stage_on(new_address, tmp_path / str(new_address.url.database)) as stage:
         await prepare(stage)
-    async with open_stage(postgres, tmp_path, address) as stage:
+    async with open_stage(postgres, tmp_path, new_address) as stage:
         *points, _ = await give(stage, line, "first")
 
     async def one(point: str) -> list[str]:
-        async with open_stage(postgres, tmp_path, address) as stage:
+        async with open_stage(postgres, tmp_path, new_address) as stage:
             await give(stage, line, "first", at=point)
             is_untouched = not await stage.value(DONE[line])
             yes = await ask(stage, line, "second")

@@ -65,11 +65,11 @@ async def disturb(
 
 @pytest.mark.parametrize("action", ["kill", "freeze"])
 async def test_each_of_two_confirmed_calls_runs_at_most_once_and_an_unknown_outcome_is_reported(
-    postgres: URL, address: Address, tmp_path: Path, action: str
+    postgres: URL, new_address: Address, tmp_path: Path, action: str
 ) -> None:
-    async with open_stage_on(address, tmp_path / str(address.url.database)) as stage:
+    async with open_stage_on(new_address, tmp_path / str(new_address.url.database)) as stage:
         decision = await ask(stage)
-    points = await list_points(postgres, tmp_path, GOES_ON, address, decision)
+    points = await list_points(postgres, tmp_path, GOES_ON, new_address, decision)
     # The confirmation is consumed before the call begins, and the result recorded after it ends.
     # A call is in doubt from the commit behind which it begins until that of its result; the second begins then.
     spent = points.index(RUNS) - 1
@@ -80,7 +80,7 @@ async def test_each_of_two_confirmed_calls_runs_at_most_once_and_an_unknown_outc
     numbers = [points.index(point) for point in list_deaths(points[begin : second + 1])]
 
     async def one(number: int) -> list[str]:
-        async with open_stage(postgres, tmp_path, address) as stage:
+        async with open_stage(postgres, tmp_path, new_address) as stage:
             response = await disturb(stage, GOES_ON, points[number], action, decision)
             effect_ids = [call_id for (call_id,) in await stage.rows("SELECT call_id FROM stage_effects")]
             results = [str(call.result) for call in response.tool_calls_made]

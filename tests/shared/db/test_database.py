@@ -80,7 +80,8 @@ async def test_a_terminated_connection_raises_database_lost_and_the_next_one_wor
     assert await count(database) == 0
 
 
-async def test_a_connection_terminated_while_idle_fails_one_transaction_at_most(database: Database) -> None:
+async def test_a_connection_terminated_while_idle_fails_one_transaction_at_most(new_address: Address) -> None:
+    database = Database(new_address)
     await count(database)
     owner = await Database(database.address).connect()
     pid = await owner.fetchval("SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> $1", 0)
@@ -95,6 +96,7 @@ async def test_a_connection_terminated_while_idle_fails_one_transaction_at_most(
     with suppress(DatabaseLost):
         await count(database)
     assert await count(database) == 0
+    await database.close()
 
 
 async def test_the_agent_runs_on_an_external_database_over_tcp_with_a_password(
