@@ -118,7 +118,8 @@ class Sessions:
         self, place: Place, connection: asyncpg.Connection, codecs: set[str], *, seconds: float
     ) -> None:
         """Keep a session, if it can be used again, else end it."""
-        if not self.is_here or connection.is_closed() or place[1] > MOST_SESSIONS:
+        is_usable = not (connection.is_closed() or connection.is_in_transaction())
+        if not (self.is_here and is_usable) or place[1] > MOST_SESSIONS:
             await connection.close(timeout=seconds)
             return
         with ExitStack() as closing:

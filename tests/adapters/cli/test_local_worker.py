@@ -23,6 +23,12 @@ S3: dict[str, Any] = {"s3_endpoint": "http://s3.test", "s3_access_key": SecretSt
 
 
 @pytest.fixture
+def address(new_address: Address) -> Address:
+    """A database of which the connections are counted."""
+    return new_address
+
+
+@pytest.fixture
 async def place(address: Address, owner: asyncpg.Connection, tmp_path: Path) -> tuple[Settings, Address]:
     """The settings of a terminal whose SECRET_KEY is not that of the worker that lives."""
     await owner.execute(OTHERS)

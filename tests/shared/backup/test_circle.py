@@ -33,6 +33,12 @@ async def chunks() -> AsyncIterator[bytes]:
 
 
 @pytest.fixture
+def address(new_address: Address) -> Address:
+    """A database of which is told who is connected."""
+    return new_address
+
+
+@pytest.fixture
 async def source(settings: Settings, address: Address, model: OpenAIStub, tmp_path: Path) -> Installation:
     """An installation with an answered message, a large file, a file that is lost, and entries in the audit log."""
     async with open_parley(settings, address, model) as parley:

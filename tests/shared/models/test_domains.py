@@ -13,7 +13,7 @@ WRONG = {
     INBOX + ", attachments) VALUES ('', '', '', '', '', '', '', '{}')": "jsonb_objects_is_an_array_of_objects",
     INBOX + ", attachments) VALUES ('', '', '', '', '', '', '', '[1]')": "jsonb_objects_is_an_array_of_objects",
     "INSERT INTO outbox (adapter, platform, platform_channel_id, content, status) VALUES ('', '', '', '', 'lost')": (
-        "outbox_status_is_pending_"
+        "outbox_status_is_noted_"
     ),
     "INSERT INTO turns (conversation_id, status) VALUES (1, 'asleep')": "turn_status_is_running_",
     "INSERT INTO turns (conversation_id, loop_mode) VALUES (1, 'chaos')": "loop_mode_is_native_or_planner",
