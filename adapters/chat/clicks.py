@@ -106,9 +106,11 @@ async def _run_line(app: "App", click: Click, line: str) -> None:
     """Run a command once, however often the click comes."""
     await click.acknowledge()
     answer = await run_command(app, click.arrival, click.to, line=line)
-    if answer is not None:
-        to, reply = answer
-        async with answered(app, reply, to):
+    if answer is None:
+        return
+    to, reply = answer
+    async with answered(app, reply, to) as is_own:
+        if is_own:
             try:
                 await click.replace(to_reply(to, reply))
             except (Unavailable, Undeliverable) as error:

@@ -59,8 +59,9 @@ async def answer_typed(
         # Where only one person reads, a private answer is one like any other.
         reply = replace(reply, is_private=reply.is_private and not message.place.is_direct)
         reply = reply if prepare is None else await prepare(reply)
-        async with answered(app, reply, to):
-            await post_or_keep(app, to, reply, post=post)
+        async with answered(app, reply, to) as is_own:
+            if is_own:
+                await post_or_keep(app, to, reply, post=post)
     return True
 
 
@@ -208,8 +209,9 @@ class Intake:
         message = replace(message, event_id=once, platform_message_id=once)
         to = await begin_answer(self._app, message, to_destination(message), reply=reply)
         if to is not None:
-            async with answered(self._app, reply, to):
-                await post_or_keep(self._app, to, reply, post=send)
+            async with answered(self._app, reply, to) as is_own:
+                if is_own:
+                    await post_or_keep(self._app, to, reply, post=send)
 
 
 def to_context(

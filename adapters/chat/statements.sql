@@ -41,11 +41,16 @@ WHERE turns.id = :turn_id AND turns.user_id IS NOT NULL
 SELECT reply_id FROM parley_add_reply(NULL, CAST(:reply AS jsonb));
 
 -- name: change_note
-UPDATE outbox SET reply_to = reply.reply_to, content = reply.content, files = reply.files, choices = reply.choices,
-    claimed_until = now() + reply.lease * interval '1 second'
-FROM jsonb_to_record(CAST(:reply AS jsonb))
-    AS reply (reply_to text, content text, files jsonb, choices jsonb, lease double precision)
-WHERE id = :id AND status = 'noted';
+-- Returns whether another process has taken it; one that is erased is nobody's.
+WITH changed AS (
+    UPDATE outbox SET reply_to = reply.reply_to, content = reply.content, files = reply.files, choices = reply.choices,
+        claimed_until = now() + reply.lease * interval '1 second'
+    FROM jsonb_to_record(CAST(:reply AS jsonb))
+        AS reply (reply_to text, content text, files jsonb, choices jsonb, lease double precision)
+    WHERE id = :id AND status = 'noted'
+    RETURNING id
+)
+SELECT EXISTS (SELECT FROM outbox WHERE id = :id) AND NOT EXISTS (SELECT FROM changed) AS is_taken;
 
 -- name: renew_note
 UPDATE outbox SET claimed_until = now() + :seconds * interval '1 second' WHERE id = :id AND status = 'noted';

@@ -114,17 +114,23 @@ async def begin_answer(
 
 
 @asynccontextmanager
-async def answered(app: "App", reply: CommandReply, to: Destination) -> AsyncIterator[None]:
+async def answered(app: "App", reply: CommandReply, to: Destination) -> AsyncIterator[bool]:
     """Show the reply to a command that has begun in the block; if it does not end as it should, another process does.
 
+    False if another process has said that it was interrupted, as this one was frozen: then nothing else is said.
     While the database is lost, what was shown may be said of again: the interruption, or the reply itself where the
     platform does not recognise it.
     """
     row = json.dumps(_to_row(to, reply, "noted", seconds=LEASE_SECONDS))
     with suppress(DatabaseLost):
-        await _execute(app, to, statements.change_note, reply=row)
+        async with app.database.statement() as session:
+            is_taken = (await session.execute(statements.change_note, {"id": to.note, "reply": row})).scalar_one()
+        if is_taken:
+            log.info("reply_sent_by_another_process", reply=to.note)
+            yield False
+            return
     async with _renewed(app, to):
-        yield
+        yield True
     with suppress(DatabaseLost):
         await retry_on_lost_db(lambda: shield_until_done(_execute(app, to, statements.remove_note)), STORE_SECONDS)
 

@@ -161,8 +161,9 @@ class Interactions:
         # more.
         is_private = slash_command.is_private if is_deferred and slash_command is not None else reply.is_private
         reply = replace(reply, is_private=is_private)
-        async with answered(self._app, reply, to):
-            await self._respond(interaction, reply, to, is_deferred=is_deferred)
+        async with answered(self._app, reply, to) as is_own:
+            if is_own:
+                await self._respond(interaction, reply, to, is_deferred=is_deferred)
 
     async def _respond(
         self, interaction: discord.Interaction, reply: CommandReply, to: Destination, *, is_deferred: bool

@@ -137,7 +137,9 @@ class Slash:
             reply = CommandReply(str(error), is_private=True)
         reply = replace(reply, text=in_slack(reply.text))
         blocks = [*to_blocks(neutralise_mentions(reply.text)), *rows]
-        async with nullcontext() if to is None else answered(self._app, reply, to):
+        async with nullcontext(True) if to is None else answered(self._app, reply, to) as is_own:
+            if not is_own:
+                return
             try:
                 if to is None or actor is None or reply.is_private:
                     await self._responses.answer(url, to_notice(reply.text), blocks)

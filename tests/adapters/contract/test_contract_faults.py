@@ -35,6 +35,10 @@ PROCESSES = """
 SELECT DISTINCT CAST(substring(application_name FROM 'process ([0-9]+)') AS integer) AS pid FROM pg_stat_activity
 WHERE datname = current_database() AND application_name LIKE 'parley, process %'
 """
+WAITING_PROGRAM = """
+SELECT CAST(substring(application_name FROM 'process ([0-9]+)') AS integer) FROM pg_stat_activity
+WHERE datname = current_database() AND wait_event_type = 'Lock'
+"""
 # What a caller of the HTTP API may have named as a channel and thread of the platform.
 NAMED_BY_A_CALLER = """
 INSERT INTO conversations (platform, platform_channel_id, platform_thread_id, is_direct)
@@ -290,6 +294,32 @@ async def test_a_command_that_lasts_keeps_its_note_and_wants_no_worker_meanwhile
     (answer,) = await talk.wait(lambda: talk.said(place))
     assert "remember" in answer
     await talk.scene.until_value(0, "SELECT count(*) FROM outbox")
+
+
+@pytest.mark.timeout(300)
+async def test_a_command_whose_process_was_frozen_is_not_answered_beside_what_is_said_of_the_interruption(
+    driver: PlatformDriver, address: Address, model: OpenAIStub, owner: asyncpg.Connection, tmp_path: Path
+) -> None:
+    env, place = child_environment(driver.scene.settings, address, tmp_path) | driver.environment(), driver.direct(ANN)
+    log = tmp_path / "log"
+    async with running_child(*get_command(), "adapter", driver.name, env=env, errors=log):
+        await driver.until_connected()
+        async with owner.transaction():
+            await owner.execute("LOCK TABLE memories")
+            await driver.say(ANN, "/memory", place)
+            await until_one(owner, WAITS_FOR_MEMORIES)
+            frozen = psutil.Process(await owner.fetchval(WAITING_PROGRAM))
+            frozen.suspend()
+            await owner.execute(MINUTES_LATER)
+        try:
+            async with running_child(*get_command(), "worker", env=env):
+                await until_one(owner, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
+        finally:
+            frozen.resume()
+        async with asyncio.timeout(60):
+            while "reply_sent_by_another_process" not in log.read_text():  # noqa: ASYNC110  # another process writes it
+                await asyncio.sleep(0.05)
+    assert await driver.wait(lambda: driver.said(place)) == [INTERRUPTED.format(name="memory")]
 
 
 @pytest.mark.timeout(300)
