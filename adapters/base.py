@@ -78,6 +78,8 @@ class ChatPlatform(ABC):
     # How a text mentions an account, by its `id` or that as a `whole`, and a place.
     account_mention: ClassVar[str] = "<@{id}>"
     place_mention: ClassVar[str] = "<#{place.channel}>"
+    # What people type before the name of a command.
+    command_sign: ClassVar[str] = "/"
     # The cells behind this door, of which `app` is the first one's; None: there are none.
     cells: "Cells | None" = None
 

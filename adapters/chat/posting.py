@@ -16,6 +16,7 @@ from adapters.chat.intake import to_destination
 from adapters.chat.live import show_live
 from adapters.chat.parts import Post, Upload, collect, last_part, links_to, to_parts
 from adapters.chat.reactions import STOP_EMOJI, STOP_HINT, Reactions, list_words, to_emoji
+from agent.commands import name_commands
 from shared.errors import Undeliverable
 from shared.log import get_logger
 from shared.messages import IncomingMessage, Place
@@ -103,7 +104,7 @@ class PostingPlatform(DirectPlatform):
         uploads, others = await collect(self.app, reply.files, limits.file_bytes, allows_empty=False)
         # Two blanks keep the lines of choices apart.
         choices = ["", "  \n".join(words)] if words else []
-        whole = "\n".join([reply.content.strip(), *links_to(others), *choices])
+        whole = "\n".join([self._to_text(reply), *links_to(others), *choices])
         sizes = {"limit": limits.message_chars, "most": limits.parts, "preview": limits.preview_chars}
         draft = await run_on_text(lambda markup: to_parts(reply.content, markup, **sizes), whole)
         for index, text in enumerate(draft.parts):
@@ -129,6 +130,11 @@ class PostingPlatform(DirectPlatform):
                 await self.post(place, post)
         await self.offer(place, last, buttons)
         return last
+
+    def _to_text(self, reply: "Reply") -> str:
+        content = reply.content.strip()
+        # A model may speak of a path of that name.
+        return content if reply.turn_id else name_commands(self.name, content, self.command_sign)
 
     async def post_notice(self, place: Place, text: str, key: str) -> None:
         """Post a sentence."""

@@ -36,7 +36,8 @@ ACCOUNT = re.compile(r"@[\w.=/+-]+:[\w.:-]*\w")
 class MatrixPlatform(PostingPlatform):
     """One account of a homeserver."""
 
-    name, limits = NAME, LIMITS
+    # Clients take for themselves what begins with a slash.
+    name, limits, command_sign = NAME, LIMITS, "!"
     account_mention, place_mention = "{whole}", "https://matrix.to/#/{place.channel}"
     reasons: ClassVar[Mapping[str | int, str]] = {"M_FORBIDDEN": "I may not write there"}
     settings: MatrixSettings

@@ -6,7 +6,7 @@ from agent.app import App
 from agent.commands.admin import find_form
 from agent.commands.base import Command, CommandChoice, CommandReply, command, open_request
 from agent.commands.credentials import find_credential_form, keep_credential
-from agent.commands.registry import find_command, list_commands, unknown_command
+from agent.commands.registry import find_command, list_commands, name_commands, unknown_command
 from shared.errors import ParleyError
 from shared.messages import Place, PlatformContext, Sender
 from shared.text import cut, to_command_line
@@ -23,6 +23,7 @@ __all__ = [
     "keep_credential",
     "list_commands",
     "match_command",
+    "name_commands",
 ]
 
 # A path such as /etc/hosts contains another slash and is not a command.

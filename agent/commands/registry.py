@@ -1,5 +1,6 @@
 """The registry of commands: every `@command` in the modules of this package."""
 
+import re
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
@@ -34,3 +35,9 @@ def unknown_command(platform: str, name: str) -> str:
     near = get_close_matches(name, [command.name for command in list_commands(platform)], n=1, cutoff=0.5)
     hint = f"did you mean /{near[0]}? " if near else ""
     return f"There is no command /{name[:40]}; {hint}/help lists them all."
+
+
+def name_commands(platform: str, text: str, sign: str) -> str:
+    """Return a text with another sign than / before the commands that it names: `!budget`, or `/parley budget`."""
+    names = "|".join(command.name for command in list_commands(platform))
+    return re.sub(rf"(?<![\w/])/({names})\b", rf"{sign}\1", text)

@@ -3,7 +3,6 @@
 For 30 minutes, messages posted there appear where the person acted.
 """
 
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -73,8 +72,7 @@ def to_modal(title: str, blocks: list[Json], *, close: str = "Close", submit: st
 
 def in_slack(answer: str) -> str:
     """Return a command's answer with Slack's names of the commands: `/budget` becomes `/parley budget`."""
-    names = "|".join(command.name for command in commands.list_commands(PLATFORM))
-    return re.sub(rf"(?<![\w/])/({names})\b", rf"{COMMAND} \1", answer)
+    return commands.name_commands(PLATFORM, answer, f"{COMMAND} ")
 
 
 def in_background(running: "Running", work: Callable[[Json], Awaitable[None]], name: str) -> Listener:

@@ -74,6 +74,8 @@ class PlatformDriver(ABC):
     name: ClassVar[str]
     capabilities: ClassVar[frozenset[Capability]]
     message_limit: ClassVar[int]
+    # How an answer names commands.
+    command_sign: ClassVar[str] = "/"
     # Whether the platform's library knows one server for a whole process.
     is_one_per_process: ClassVar[bool] = False
     # Whether failed deliveries are tried again at once, and not some seconds later.

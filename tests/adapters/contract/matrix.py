@@ -31,6 +31,7 @@ class Driver(PlatformDriver):
 
     name = "matrix"
     message_limit = 8000
+    command_sign = "!"
     capabilities: ClassVar[frozenset[Capability]] = frozenset(Capability) - {
         Capability.FILES_IN_ANSWER,
         Capability.NOTICES,

@@ -253,7 +253,7 @@ async def test_who_has_given_a_command_is_told_when_its_process_is_killed_while_
     async with running_child(*get_command(), "worker", env=env):
         await driver.wait(lambda: driver.said(place))
         await until_one(owner, "SELECT count(*) FROM outbox WHERE status = 'delivered'")
-    assert driver.said(place) == [INTERRUPTED.format(name="memory")]
+    assert driver.said(place) == [INTERRUPTED.format(name="memory").replace("/", driver.command_sign)]
 
 
 @pytest.mark.timeout(300)

@@ -149,6 +149,21 @@ async def test_commands_begin_with_either_sign_and_private_answers_go_to_the_dir
     assert await matrix.parley.value("SELECT count(*) FROM turns") == 0
 
 
+async def test_texts_name_commands_by_the_sign_that_clients_leave_alone(matrix: Scene) -> None:
+    matrix.model.play([Answer("Look into /help.")])
+
+    for line in ("!help", "!memory forget all", "!confirm no"):
+        await matrix.ann.says(matrix.direct, line)
+    await matrix.hears("Nothing was changed.")
+    commands, question, _ = matrix.ann.texts(matrix.agent.id, matrix.direct)
+    assert "\n!memory list|forget WHAT" in commands
+    assert "/" not in commands
+    assert "To do it, write !confirm 1; otherwise !confirm no." in question
+    # What the model says stays as it is.
+    await matrix.ann.says(matrix.direct, "where are your files?")
+    await matrix.hears("Look into /help.")
+
+
 async def test_a_file_that_people_show_each_other_is_named_to_the_agent(matrix: Scene) -> None:
     matrix.parley.model.play([Answer("A list.")])
     url = await matrix.homeserver.upload(matrix.bob, b"oars", "list.txt")
