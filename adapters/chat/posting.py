@@ -15,7 +15,7 @@ from adapters.chat.clicks import STOPPING, THANKS, Click, accept_click
 from adapters.chat.intake import to_destination
 from adapters.chat.live import show_live
 from adapters.chat.parts import Post, Upload, collect, last_part, links_to, to_parts
-from adapters.chat.reactions import STOP_EMOJI, STOP_HINT, Reactions, list_words, to_emoji
+from adapters.chat.reactions import STOP_EMOJI, STOP_HINT, Reactions, list_words, to_emoji, without_list
 from agent.commands import name_commands
 from shared.errors import Undeliverable
 from shared.log import get_logger
@@ -104,7 +104,7 @@ class PostingPlatform(DirectPlatform):
         uploads, others = await collect(self.app, reply.files, limits.file_bytes, allows_empty=False)
         # Two blanks keep the lines of choices apart.
         choices = ["", "  \n".join(words)] if words else []
-        whole = "\n".join([self._to_text(reply), *links_to(others), *choices])
+        whole = "\n".join([self._to_text(reply, buttons), *links_to(others), *choices])
         sizes = {"limit": limits.message_chars, "most": limits.parts, "preview": limits.preview_chars}
         draft = await run_on_text(lambda markup: to_parts(reply.content, markup, **sizes), whole)
         for index, text in enumerate(draft.parts):
@@ -131,8 +131,8 @@ class PostingPlatform(DirectPlatform):
         await self.offer(place, last, buttons)
         return last
 
-    def _to_text(self, reply: "Reply") -> str:
-        content = reply.content.strip()
+    def _to_text(self, reply: "Reply", buttons: Mapping[str, ShownButton]) -> str:
+        content = without_list(reply.content.strip(), buttons)
         # A model may speak of a path of that name.
         return content if reply.turn_id else name_commands(self.name, content, self.command_sign)
 

@@ -37,6 +37,12 @@ def list_words(buttons: "Mapping[str, ShownButton]") -> list[str]:
     return [f"{emoji} {shown.label}" for emoji, shown in buttons.items() if shown.kind not in ("plain", "main")]
 
 
+def without_list(text: str, buttons: "Mapping[str, ShownButton]") -> str:
+    """Return a text without the numbered list of choices at its end, in whose place their emoji stand."""
+    labels = [shown.label for emoji, shown in buttons.items() if emoji in DIGITS]
+    return text.removesuffix("\n".join(f"{number}. {label}" for number, label in enumerate(labels, start=1))).rstrip()
+
+
 class Reactions:
     """What reactions to the messages of one platform mean."""
 

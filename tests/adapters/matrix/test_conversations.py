@@ -117,7 +117,7 @@ async def test_reactions_are_buttons_of_who_asked(matrix: Scene) -> None:
     await ann.says(room, "choose for me", **mention(matrix))
     await ann.sees(lambda: len(ann.of(matrix.agent.id, room, "m.reaction")) == 2)
     question = ann.of(matrix.agent.id, room)[-1]
-    assert question["content"]["body"].endswith("1️⃣ Bike  \n2️⃣ Boat")
+    assert question["content"]["body"] == "Bike or boat?\n\n1️⃣ Bike  \n2️⃣ Boat"
     for emoji in ("1️⃣", "2️⃣"):
         await bob.reacts(room, question["event_id"], emoji)
     await matrix.hears(refusal := f"These buttons are for {ann.id}.", room)
