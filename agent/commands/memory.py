@@ -67,7 +67,7 @@ async def forget_memories(
                 number = await ask_for_confirmation(session, request.user.id, "/memory forget all")
             # Also without memories there may be summaries.
             return Answered(
-                f"I would forget all of your {count:,} memories, in all places, and what was made of your messages:"
+                f"I would forget all of your memories in all places ({count:,}), and what was made of your messages:"
                 " facts and summaries. The messages themselves stay in the history; /erase me removes these, too.",
                 confirmation=number,
             )
