@@ -1,7 +1,7 @@
 """Listens to one account by /sync."""
 
 import json
-from asyncio import Lock
+from asyncio import Lock, gather, wait_for
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
@@ -26,15 +26,14 @@ from shared.log import get_logger
 statements = load_statements(__file__)
 log = get_logger()
 
-POLL_MS, SYNC_SECONDS, FIRST_SYNC_SECONDS = 20_000, 60.0, 300.0
+POLL_MS, SYNC_SECONDS, FIRST_SYNC_SECONDS, DECLINE_SECONDS = 20_000, 60.0, 300.0, 20.0
 # Of the events of a room that were missed; no honest homeserver has so many pages, and none of them is too large.
 PAGE, MOST_PAGES = 400, 250
 LAZY, NONE = {"lazy_load_members": True}, {"types": list[str]()}
 ROOM: Json = {"state": {"types": HELD, **LAZY}, "ephemeral": NONE, "account_data": NONE}
 FILTER: Json = {"presence": NONE, "account_data": NONE}
-EVENTS = 50
-# Of an event so much that there is one.
-FEW = ["event_id", "type", "state_key", "sender", "content.membership", "content.is_direct"]
+# Of a room; and of an event so much that there is one.
+EVENTS, FEW = 50, ["event_id", "type", "state_key", "sender", "content.membership", "content.is_direct"]
 NOTHING: Json = {"timeline": {}}
 LEFT: Json = {"membership": "leave"}
 ENCRYPTED_ROOM = "This room is encrypted, and I can't read it; please invite me to a room without encryption."
@@ -99,8 +98,9 @@ class MatrixListener(Listener):
                 return first | await self._read_rooms(rooms[half:], invites, **query)
             if invites:
                 # They are in each answer, whichever room it is of: it may be they that are too large.
-                for room_id in invites:
-                    self.start_latest(partial(self._leave, Room(room_id)), "leave", room_id)
+                # Not beside: what is beside ends with the connection, before a server far away has heard of it.
+                with suppress(TimeoutError):
+                    await wait_for(gather(*[self._leave(Room(room_id)) for room_id in invites]), DECLINE_SECONDS)
                 raise Unavailable(f"{len(invites)} invitations may be too large; they are declined.") from None
             log.error("matrix_room_too_large", room=rooms[0])
             self._rooms[rooms[0]].is_left = True
@@ -301,7 +301,8 @@ class MatrixListener(Listener):
         """Leave a room. Until that is done nothing is taken there, and it is tried again with each new event."""
         room.is_left = True
         try:
-            await self._client.call("POST", ("rooms", room.id, "leave"), {})
+            async with self.beside["left"]:
+                await self._client.call("POST", ("rooms", room.id, "leave"), {})
         except (Undeliverable, Unavailable) as error:
             log.warning("matrix_room_not_left", room=room.id, cause=str(error))
 
