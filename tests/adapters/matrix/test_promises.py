@@ -128,6 +128,15 @@ async def test_the_doctor_names_the_account_and_a_refused_token(scene: Scene) ->
     assert (finding.level, "`parley setup` makes another MATRIX_TOKEN" in finding.text) == ("fail", True)
 
 
+async def test_the_doctor_names_the_rooms_that_it_can_not_read(scene: Scene) -> None:
+    cipher, scene.world.is_spoilt = {"algorithm": "m.megolm.v1.aes-sha2"}, True
+    await scene.ann.call("PUT", "rooms", scene.room, "state", "m.room.encryption", "", body=cipher)
+
+    *_, finding = [finding async for finding in examine(MatrixPlatform(scene.own), scene.settings)]
+
+    assert (finding.level, finding.text) == ("warn", f"{scene.room} is encrypted: nothing is answered there")
+
+
 async def test_the_doctor_names_a_way_to_the_homeserver_on_which_others_read_along(scene: Scene) -> None:
     far = MatrixPlatform(replace(scene.own, homeserver="http://localhost.invalid:8008"))
     warning, failure = [finding async for finding in examine(far, scene.settings)]
