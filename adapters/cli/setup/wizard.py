@@ -43,7 +43,7 @@ def set_up(
         None, "--base-url", metavar="URL", help="With --model: a server that speaks OpenAI's protocol."
     ),
     has_key: bool = typer.Option(False, "--key-stdin", help="With --model: its key is the first line of the input."),
-    places: list[str] | None = typer.Option(None, "--place", metavar="PLACE", help="discord, slack or web."),
+    places: list[str] | None = typer.Option(None, "--place", metavar="PLACE", help="Such as matrix, or web."),
     owners: list[str] | None = typer.Option(None, "--owner", metavar="PLATFORM:ID", help="Who is its owner there."),
     answers: int | None = typer.Option(None, "--guest-answers", min=0, help="A month, for each stranger; about."),
     public_url: str | None = typer.Option(None, "--public-url", metavar="URL", help="Where people reach the page."),
