@@ -128,7 +128,7 @@ async def test_everything_is_forgotten_and_nothing_of_it_is_remembered_later(par
     await remembered(parley)
     await pause_and_summarise(parley)
     reply = await command(parley, "/memory forget all")
-    assert "forget all of your" in reply.text
+    assert "forget all of your memories in all places (" in reply.text
 
     assert (await command(parley, reply.choices[1].line)).text == "Nothing was changed."
     assert "nothing to confirm" in (await command(parley, reply.choices[0].line)).text
