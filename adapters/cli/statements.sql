@@ -17,6 +17,18 @@ WHERE link.platform = :platform AND platform_user_id = :account;
 -- Permissions that have ended count no more; this only says so in the table.
 SELECT parley_end_grants();
 
+-- name: request_dry_run
+WITH request AS (INSERT INTO dry_runs (request) VALUES (:request) RETURNING id)
+SELECT id, pg_notify('parley_changes', 'dry_runs') FROM request;
+
+-- name: find_dry_run
+-- `is_lost`: its worker is gone.
+SELECT reply, worker_id IS NOT NULL AND NOT EXISTS (SELECT FROM workers WHERE workers.id = worker_id) AS is_lost
+FROM dry_runs WHERE id = :id;
+
+-- name: remove_dry_run
+DELETE FROM dry_runs WHERE id = :id;
+
 -- name: name_actor
 SELECT set_config('parley.actor', 'cli', true);
 

@@ -6,6 +6,7 @@ from functools import partial
 
 from adapters.cli.compose import list_periodic_tasks
 from agent.app import App
+from agent.commands.dry_run.requests import play_waiting, remove_left
 from agent.commands.grants.notices import send_notices
 from agent.commands.schedules.checks import make_checks
 from agent.commands.schedules.firing import fire_due
@@ -37,7 +38,7 @@ statements = load_statements(__file__)
 REMEMBER_SECONDS = 0.1
 SCHEDULE_SECONDS, CHECK_SECONDS = 0.1, 2.0
 SUMMARY_SECONDS, FACT_SECONDS = 5.0, 15.0
-PRICE_SECONDS = 0.1
+PRICE_SECONDS, DRY_RUN_SECONDS = 0.1, 0.1
 VECTOR_SECONDS = 5.0
 VECTOR_INDEX_SECONDS = 3600.0
 MAINTENANCE_SECONDS = 60.0
@@ -72,6 +73,7 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
             PeriodicTask("model prices", prices, PRICE_SECONDS, waits=True),
             PeriodicTask("scheduled jobs", partial(fire_due, app.database), SCHEDULE_SECONDS, waits=True),
             PeriodicTask("checks of jobs", partial(make_checks, app), CHECK_SECONDS, waits=True),
+            PeriodicTask("dry runs", lambda: play_waiting(app, worker.jobs), DRY_RUN_SECONDS, waits=True),
             PeriodicTask("vector indexes", app.memory.build_vector_indexes, VECTOR_INDEX_SECONDS),
             PeriodicTask("MCP servers", app.tools.mcp.run),
             PeriodicTask("failed modules", app.tools.modules.try_again, maintenance_seconds),
@@ -83,6 +85,7 @@ def build_worker(app: App, *, grace: float = GRACE_SECONDS, maintenance_seconds:
     )
     app.events.notifier.add_worker(worker.jobs)
     app.events.on_change(lambda table: worker.note("model prices") if table in {None, "model_prices"} else None)
+    app.events.on_change(lambda table: worker.note("dry runs") if table in {None, "dry_runs"} else None)
     return worker
 
 
@@ -109,6 +112,7 @@ async def _maintain(app: App) -> None:
         partial(remove_expired, steps, app.settings),
         partial(remove_expired_files, steps, storage),
         partial(remove_expired_memories, steps),
+        partial(remove_left, steps),
         partial(finish_erasures, app.database, storage),
         app.credentials.renew,
     )

@@ -1,5 +1,6 @@
 """A changed persona answers recorded turns again; people notice nothing of it."""
 
+import asyncio
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,9 @@ import pytest
 
 from shared.errors import Refusal
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.standins.openai_api.script import Body
 from tests.support.command_line import types
+from tests.support.eventually import eventually
 from tests.support.parley import Parley
 
 SAGE = """
@@ -110,3 +113,31 @@ async def test_a_dry_run_is_estimated_and_asks_before_it_costs_anything(
     with pytest.raises(Refusal, match="is paid by an admin"):
         await operator.tries("--yes")
     assert model.count == count + 1
+
+
+@pytest.mark.parametrize("erases", [False, True])
+async def test_a_command_waits_for_no_dry_run_that_nobody_plays_any_more(
+    parley: Parley, model: OpenAIStub, operator: Operator, erases: bool
+) -> None:
+    turns = await recorded_turns(parley)
+    is_called = asyncio.Event()
+
+    async def hangs(_body: Body, _number: int) -> Answer:
+        is_called.set()
+        await asyncio.Event().wait()
+        return Answer()
+
+    model.play(hangs)
+    command = asyncio.create_task(operator.tries("--turns", turns, "--yes"))
+    await is_called.wait()
+
+    if erases:
+        erasure = await parley.value("INSERT INTO erasures (user_id) SELECT min(id) FROM users RETURNING id")
+        assert await parley.value("SELECT parley_erase_person(:id)", id=erasure)
+    else:
+        assert parley.worker is not None
+        parley.worker.cancel()
+
+    with pytest.raises(Refusal, match="a person in it was erased" if erases else "has not come to the end of it"):
+        await command
+    await eventually(lambda: parley.value("SELECT NOT EXISTS (SELECT FROM dry_runs)"))

@@ -13,7 +13,6 @@ from agent.people.billing.budget import (
     AdmissionStatus,
     PaidCall,
     RefusingLimit,
-    add_usage,
     get_budget_status,
     to_admission,
     to_json,
@@ -239,12 +238,3 @@ def _key(call: Step) -> tuple[str, str]:
 
 def _describe(call: Step) -> str:
     return f"{call.tool.name}({call.content})"
-
-
-def total(replayed: Sequence[Replayed]) -> Usage:
-    """Return what a dry run has used."""
-    usage = Usage()
-    for replay in replayed:
-        if replay.usage != Usage():
-            usage = add_usage(usage, replay.usage)
-    return usage

@@ -39,3 +39,15 @@ SELECT persona.id, version.fields FROM personas AS persona
 LEFT JOIN persona_versions AS version
     ON version.persona_id = persona.id AND version.version = CAST(:version AS integer)
 WHERE persona.name = :name;
+
+-- name: take
+UPDATE dry_runs SET worker_id = :worker_id
+WHERE id = (SELECT id FROM dry_runs WHERE worker_id IS NULL ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)
+RETURNING id, request;
+
+-- name: reply
+UPDATE dry_runs SET reply = :reply WHERE id = :id;
+
+-- name: remove_left
+-- Those whose commands were killed.
+DELETE FROM dry_runs WHERE created_at < now() - interval '1 hour' RETURNING id;

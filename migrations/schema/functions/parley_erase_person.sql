@@ -83,6 +83,8 @@ BEGIN
     WHERE t.id = ANY (v_turn_ids) AND t.status = 'running';
     DELETE FROM public.inbox WHERE id = ANY (v_inbox_ids);
     GET DIAGNOSTICS v_received = ROW_COUNT;
+    -- May quote this person; its command is told to try again.
+    DELETE FROM public.dry_runs;
     -- Platforms and modules erase what no foreign key leads to.
     FOR v_function IN
         SELECT p.oid::regproc FROM pg_proc AS p

@@ -1,0 +1,77 @@
+"""Plays the dry runs of a command, in its own process or for one that waits beside this worker."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from agent.commands.dry_run.replay import DryRun, Prepared, Replayed
+from agent.commands.dry_run.trials import Trial, prepare_trial
+from agent.queue.maintenance.steps import Steps
+from shared.db.statements import load_statements
+from shared.errors import Refusal
+
+if TYPE_CHECKING:
+    from agent.app import App
+    from agent.live.notifier import JobTaker
+
+statements = load_statements(__file__)
+
+
+async def play(app: "App", request: dict[str, Any]) -> dict[str, Any]:
+    """Answer the turns of a trial again, or with `is_estimate` tell what that takes; values are those of JSON.
+
+    A reply has `turns`, or why it was refused.
+    """
+    run = DryRun(app.turns, request["payer_id"])
+    try:
+        prepared = await prepare_trial(app, run, Trial(**request["trial"]))
+    except Refusal as refusal:
+        return {"refusal": str(refusal)}
+    if request["is_estimate"]:
+        return {"turns": [_to_estimate(plan) for plan in prepared]}
+    return {"turns": [_to_comparison(await run.replay(plan)) for plan in prepared]}
+
+
+async def play_waiting(app: "App", worker: "JobTaker") -> None:
+    """Play the dry runs that wait, one after the other."""
+    while worker.worker_id is not None:
+        async with app.database.statement() as session:
+            row = (await session.execute(statements.take, {"worker_id": worker.worker_id})).one_or_none()
+        if row is None:
+            return
+        reply: dict[str, Any] = {"refusal": "The worker has not come to the end of it; its log says why."}
+        try:
+            reply = await play(app, json.loads(row.request))
+        finally:
+            async with app.database.statement() as session:
+                await session.execute(statements.reply, {"id": row.id, "reply": json.dumps(reply)})
+
+
+async def remove_left(steps: Steps) -> None:
+    """Remove the dry runs that nobody waits for any more."""
+    await steps.run(statements.remove_left)
+
+
+def _to_estimate(plan: Prepared) -> dict[str, Any]:
+    turn = plan.recorded
+    return {
+        "turn": turn.id,
+        "who": turn.user.name,
+        "message": turn.question,
+        "tokens": plan.tokens,
+        "dollars": plan.dollars,
+    }
+
+
+def _to_comparison(replay: Replayed) -> dict[str, Any]:
+    turn = replay.prepared.recorded
+    return {
+        "turn": turn.id,
+        "message": turn.question,
+        "then": {"model": turn.answer.model_used, "text": turn.answer.content},
+        "now": {"model": replay.model, "text": replay.text},
+        "called": list(replay.calls),
+        "would_call": list(replay.would_call),
+        "error": replay.error,
+        "tokens": replay.usage.total,
+        "dollars": replay.usage.cost,
+    }
