@@ -96,7 +96,7 @@ async def test_what_is_refused_is_said_and_can_be_changed(server: Scene, capsys:
         ("pause", {"person": stranger.id}, "This person is not on this server."),
         ("pause", {"what": "=person"}, "Choose the person."),
         ("limit", {"scope": "=installation"}, "Choose one of what the list has."),
-        ("undo", {"entry": "=999"}, "Audit_log has no entry 999"),
+        ("undo", {"entry": "=999"}, "The log of changes has no entry 999"),
     ]
     for act, fields, sentence in forged:
         submission = await server.ann.forges(await open_form(server, server.ann, act), **fields)
@@ -144,7 +144,7 @@ async def test_a_role_of_a_server_counts_there_alone(server: Scene) -> None:
     for _ in range(2):
         others = await server.value("SELECT max(id) FROM admin.audit WHERE who NOT LIKE 'discord:%'")
         submission = await server.bob.forges(undo, entry=f"={others}")
-        assert f"Audit_log has no entry {others}" in await submission.answered()
+        assert f"The log of changes has no entry {others}" in await submission.answered()
         await server.sql("SELECT admin.set_channel_mode('discord', :id, '5', 'off')", id=server.guild["id"])
     assert "is deleted again" in await (await server.bob.fills(undo)).answered()
 

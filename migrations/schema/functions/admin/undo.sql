@@ -18,7 +18,7 @@ BEGIN
     SELECT * INTO v_entry FROM public.audit_log WHERE id = entry
         AND (coalesce(current_setting('parley.acting_server', true), '') = '' OR actor = current_setting('parley.actor', true));
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'audit_log has no entry %', entry USING HINT = 'SELECT * FROM admin.audit shows them.';
+        RAISE EXCEPTION 'the log of changes has no entry %', entry USING HINT = 'SELECT * FROM admin.audit shows them.';
     END IF;
     IF v_entry.action = 'read' THEN
         RAISE EXCEPTION 'entry % says what was read, which cannot be taken back', entry;

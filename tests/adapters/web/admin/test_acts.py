@@ -74,7 +74,7 @@ async def test_what_is_refused_says_why_beside_what_was_entered(site: Site) -> N
             (f"/admin/people/{bob}", {"act": "more", "tokens": "1", "until": "9999-12-31"}, "is no date", ""),
             (f"/admin/people/{bob}", {"act": "erase", "name": "Bob"}, "nothing was erased", 'value="Bob"'),
             (CHANNEL, {"act": "mode", "mode": "loud"}, "there is no mode", ""),
-            ("/admin/audit", {"act": "undo", "entry": "999"}, "audit_log has no entry 999", ""),
+            ("/admin/audit", {"act": "undo", "entry": "999"}, "the log of changes has no entry 999", ""),
         ):
             answer = await post(ann, path, **fields)
             assert answer.status_code == 422
