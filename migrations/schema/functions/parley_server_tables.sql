@@ -47,7 +47,7 @@ LANGUAGE sql STABLE AS $$
             -- Append-only: what was done here was done here.
             'audit_log', 'persona_versions', 'turn_totals', 'call_totals', 'tool_totals', 'event_totals', 'counted_rows',
             -- What runs here. A server moves when nothing of it runs.
-            'workers', 'processes', 'backups', 'jobs', 'bots', 'shards', 'listeners', 'delivery_outages', 'budget_reservations',
+            'workers', 'processes', 'backups', 'jobs', 'dry_runs', 'bots', 'shards', 'listeners', 'delivery_outages', 'budget_reservations',
             -- The database itself.
             'own_cell', 'cell_servers', 'database_histories', 'schema_compatibility', 'schema_history', 'alembic_version'
         ]) AS name

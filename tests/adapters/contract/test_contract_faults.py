@@ -319,7 +319,8 @@ async def test_a_command_whose_process_was_frozen_is_not_answered_beside_what_is
         async with asyncio.timeout(60):
             while "reply_sent_by_another_process" not in log.read_text():  # noqa: ASYNC110  # another process writes it
                 await asyncio.sleep(0.05)
-    assert await driver.wait(lambda: driver.said(place)) == [INTERRUPTED.format(name="memory")]
+    sentence = INTERRUPTED.format(name="memory").replace("/", driver.command_sign)
+    assert await driver.wait(lambda: driver.said(place)) == [sentence]
 
 
 @pytest.mark.timeout(300)
