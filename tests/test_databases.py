@@ -1,6 +1,7 @@
 """A database that a test takes over shows nothing of the test before."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -93,6 +94,14 @@ async def test_a_session_that_is_open_keeps_its_database_from_others(databases: 
         assert await read_name(address) != name
     with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, OSError)):
         await left.execute("COMMIT")
+
+
+async def test_an_address_that_leads_elsewhere_gets_none_of_the_sessions(databases: Databases) -> None:
+    async with databases.one() as address:
+        await (await address.connect()).close()
+        nowhere = replace(address, url=address.url.with_parameters({"host": "/nowhere"}))
+        with pytest.raises(OSError, match="No such file"):
+            await nowhere.connect()
 
 
 async def test_a_session_brings_nothing_with_it(databases: Databases) -> None:

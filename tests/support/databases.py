@@ -79,8 +79,8 @@ class Session:
 class Sessions:
     """The sessions of a database that no test has, by user and limit."""
 
-    def __init__(self) -> None:
-        self._process, self._loop = os.getpid(), asyncio.get_running_loop()
+    def __init__(self, url: URL) -> None:
+        self.url, self._process, self._loop = url, os.getpid(), asyncio.get_running_loop()
         # By the place in the order in which a test opened them, for the next one opens them in the same order: what a
         # session has planned it needs again. With the types for which they have codecs.
         self._idle: dict[Key, dict[int, tuple[asyncpg.Connection, set[str]]]] = {}
@@ -153,9 +153,10 @@ class SharedAddress(Address):
         setup = self.setup(as_owner=as_owner, role=role, statement_seconds=statement_seconds)
 
         async def open_one(host: Host | None) -> Any:
-            if host is not None or self.sessions is None or not self.sessions.is_here:
+            sessions = self.sessions
+            if host is not None or sessions is None or sessions.url != self.url or not sessions.is_here:
                 return await open_other(host)
-            return await self.sessions.open(arguments, setup, statement_seconds)
+            return await sessions.open(arguments, setup, statement_seconds)
 
         return open_one
 
@@ -244,7 +245,7 @@ class Databases:
         return TestDatabase(
             url=url,
             owner=owner,
-            sessions=Sessions(),
+            sessions=Sessions(url),
             beginning=beginning,
             catalog=await owner.fetch(CATALOG, beginning),
             emptying=f"WITH {deletions} SELECT",
