@@ -23,6 +23,12 @@ class Admin(Psql):
 
 
 @pytest.fixture
+def address(new_address: Address) -> Address:
+    """A database whose statistics tell of one test alone."""
+    return new_address
+
+
+@pytest.fixture
 def admin(owner: asyncpg.Connection) -> Admin:
     return Admin(owner)
 

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import pytest
 from sqlalchemy import text
 
 from agent.queue.maintenance.steps import Steps
@@ -16,6 +17,12 @@ from tests.support.past import write_past
 SCANS = """
 SELECT relname FROM pg_stat_xact_user_tables WHERE relname IN ('turns', 'token_logs') AND seq_scan > 0
 """
+
+
+@pytest.fixture
+def address(new_address: Address) -> Address:
+    """A database whose statistics tell of one test alone."""
+    return new_address
 
 
 def steps_of(parley: Parley) -> Steps:
