@@ -32,22 +32,22 @@ async def ask_for_sum(parley: Parley, *statements: str, **fields: Any) -> Any:
     return reply.tool_calls_made[0].result
 
 
-def offered(parley: Parley) -> set[str]:
+def offer(parley: Parley) -> set[str]:
     """Return the names of the tools that the last request of the model offered."""
     return {tool["function"]["name"] for tool in parley.model.requests[-1].body.get("tools", ())}
 
 
 async def test_a_module_that_is_off_is_not_in_the_very_next_offer_and_comes_back(parley: Parley) -> None:
     await parley.ask("hello")
-    assert "calculator__calculate" in offered(parley)
+    assert "calculator__calculate" in offer(parley)
 
     await parley.sql("SELECT admin.set_module('calculator', is_enabled => false)")
     await parley.ask("hello")
-    assert "calculator__calculate" not in offered(parley)
+    assert "calculator__calculate" not in offer(parley)
 
     await parley.sql("SELECT admin.undo((SELECT max(id) FROM audit_log))")
     await parley.ask("hello")
-    assert "calculator__calculate" in offered(parley)
+    assert "calculator__calculate" in offer(parley)
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ async def test_a_raised_permission_holds_for_those_below_it_and_lowers_none(parl
     """)
     await parley.sql("SELECT admin.set_module('calculator', permission => 'user')")
     await parley.ask("hello", user="bob")
-    assert "calculator__calculate" not in offered(parley)
+    assert "calculator__calculate" not in offer(parley)
     await parley.ask("hello", user="ann")
-    assert "calculator__calculate" in offered(parley)
+    assert "calculator__calculate" in offer(parley)
 
     # For everybody with the permission that a tool itself needs, and no less.
     needs_user = {tool.wire_name for tool in parley.app.toolbox.tools if tool.requires.label == "user"}
@@ -86,7 +86,7 @@ async def test_a_raised_permission_holds_for_those_below_it_and_lowers_none(parl
     for module in modules:
         await parley.sql("INSERT INTO modules (name) VALUES (:module)", module=module)
     await parley.ask("hello", user="bob")
-    assert not needs_user & offered(parley)
+    assert not needs_user & offer(parley)
 
 
 async def test_an_agent_uses_no_module_that_is_switched_off_while_it_works(parley: Parley) -> None:
@@ -110,12 +110,12 @@ async def test_an_agent_uses_no_module_that_is_switched_off_while_it_works(parle
 async def test_delegation_is_a_module_too(parley: Parley) -> None:
     await parley.sql("SELECT admin.define_agent('clerk', 'Counts.', instructions => 'Count.')")
     await parley.ask("hello")
-    assert "agents__delegate" in offered(parley)
+    assert "agents__delegate" in offer(parley)
 
     await parley.sql("SELECT admin.set_module('agents', is_enabled => false)")
     await parley.ask("hello")
 
-    assert "agents__delegate" not in offered(parley)
+    assert "agents__delegate" not in offer(parley)
 
 
 async def test_an_admin_switches_modules_by_sql_and_takes_it_back(parley: Parley, address: Address) -> None:

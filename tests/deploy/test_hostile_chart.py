@@ -52,16 +52,16 @@ def settings_of(values: dict[str, Any]) -> dict[str, str]:
 @pytest.mark.parametrize("text", NO_TEXTS)
 def test_a_name_stays_one_text_whatever_it_is(text: str) -> None:
     for values, names in NAMES:
-        named, usual = values, values
+        hostile, usual = values, values
         for number, name in enumerate(names):
-            named = with_value(named, tuple(name.split(".")), text)
+            hostile = with_value(hostile, tuple(name.split(".")), text)
             usual = with_value(usual, tuple(name.split(".")), f"usual-{number}")
-        expected: Any = render(usual)
+        manifests: Any = render(usual)
         for number, name in enumerate(names):
-            assert f"usual-{number}" in str(expected), name
-            expected = replace(expected, f"usual-{number}", text)
+            assert f"usual-{number}" in str(manifests), name
+            manifests = replace(manifests, f"usual-{number}", text)
 
-        assert render(named) == expected
+        assert render(hostile) == manifests
 
 
 def test_a_release_may_be_called_by_a_number() -> None:

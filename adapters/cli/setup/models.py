@@ -60,7 +60,7 @@ def _choose(interview: Interview, settings: Settings) -> Choice | None:
         return None
     values = {MODELS: names}
     variables = _find_missing(try_values(values))
-    if any(missing is None or OPENAI_KEY in missing for missing in variables.values()):
+    if any(needs is None or OPENAI_KEY in needs for needs in variables.values()):
         url = interview.ask("Address", about="Of a server that speaks OpenAI's protocol; Enter for OpenAI's own.")
         values |= {BASE_URL: url} if url else without_server
     return Choice(values)
@@ -69,7 +69,7 @@ def _choose(interview: Interview, settings: Settings) -> Choice | None:
 def _ask_for_keys(interview: Interview, values: Values, *, about: str = "") -> Values:
     """Return the values with the keys that these models lack."""
     variables = _find_missing(try_values(values))
-    names = sorted({name for missing in variables.values() for name in missing or ()})
+    names = sorted({name for needs in variables.values() for name in needs or ()})
     if values.get(BASE_URL) and OPENAI_KEY not in names:
         names.append(OPENAI_KEY)
         about = "The server's key, if it wants one."
@@ -89,9 +89,9 @@ def _take_key(values: Values, key: str) -> Values:
         # The key that is set may be another server's.
         return values | ({OPENAI_KEY: ""} if values.get(BASE_URL) and settings.openai_api_key else {})
     variables = _find_missing(settings)
-    names = {name for missing in variables.values() for name in missing or ()}
+    names = {name for needs in variables.values() for name in needs or ()}
     names |= {OPENAI_KEY} if values.get(BASE_URL) else set()
-    if not any(missing is None for missing in variables.values()):
+    if not any(needs is None for needs in variables.values()):
         if not names:
             raise Refusal("The key of this model is set already; leave it out, or write another one into .env.")
         if len(names) > 1:
@@ -120,10 +120,10 @@ def try_models(values: Values) -> tuple[Values, Sequence[Finding]]:
     """Call each of these models once; return the values and what came of it."""
     settings = try_values(values)
     variables = _find_missing(settings)
-    if unknown := [name for name, missing in variables.items() if missing is None]:
+    if unknown := [name for name, needs in variables.items() if needs is None]:
         text = f"litellm knows no provider of {', '.join(unknown)}; write provider/model"
         return values, [Finding("fail", "models", text)]
-    if lacking := sorted({name for missing in variables.values() for name in missing or ()}):
+    if lacking := sorted({name for needs in variables.values() for name in needs or ()}):
         return values, [Finding("fail", "models", f"{' and '.join(lacking)} is needed")]
 
     from adapters.cli.check_models import call_model

@@ -53,7 +53,7 @@ async def show_tools(visit: Visit) -> Response:
     sources = [source.name for source in (*modules, *servers)]
     for failure in await visit.rows(statements.list_failures, sources=sources):
         failures[failure.source].append(failure)
-    waiting = [tool.hash for listed in tools.values() for tool in listed if not tool.approved]
+    waiting = [tool.hash for of_server in tools.values() for tool in of_server if not tool.approved]
     permissions = [
         (label, say("admin.permission_and_above", label=label) if label != "owner" else say("admin.owners"))
         for label in PERMISSIONS
@@ -79,7 +79,7 @@ async def list_modules(visit: Visit) -> list[ListedModule]:
     rules = {row.name: (row.is_enabled, row.required_permission) for row in await visit.rows(statements.list_modules)}
     counts = {row.module: (row.calls, row.failed) for row in await visit.rows(statements.count_calls)}
     personas = {row.module: tuple(row.personas) for row in await visit.rows(statements.list_personas_of_modules)}
-    listed = []
+    switchable = []
     for name in modules.modules | SWITCHABLE | rules.keys():
         is_enabled, label = rules.get(name, (True, PERMISSIONS[0]))
         calls, failed_calls = counts.get(name, (0, 0))
@@ -95,8 +95,8 @@ async def list_modules(visit: Visit) -> list[ListedModule]:
             calls=calls,
             failed_calls=failed_calls,
         )
-        listed.append(module)
-    return sorted(listed, key=lambda module: (module.failure is None, module.name))
+        switchable.append(module)
+    return sorted(switchable, key=lambda module: (module.failure is None, module.name))
 
 
 def read_switch(form: Form) -> dict[str, Any]:
