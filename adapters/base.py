@@ -206,7 +206,7 @@ class DirectPlatform(ChatPlatform):
         async def open_direct(account: str) -> str:
             return await self.open_direct(account, server)
 
-        reply = await reply.in_direct(open_direct, server=server)
+        reply = await reply.in_direct(open_direct, where=self.mention_place(reply.place), server=server)
         try:
             return await self.post_reply(reply, key)
         except Undeliverable as error:
@@ -252,7 +252,7 @@ def key_of(secrets: Secrets, answer: "Reply | LiveTurn") -> str:
 
 def is_substitute(reply: Reply) -> bool:
     """Return whether a reply stands for a secret one, which may have arrived after all and is then left as it is."""
-    return not reply.turn_id and without_late_note(reply.content) == SUBSTITUTE
+    return not reply.turn_id and reply.content.endswith(SUBSTITUTE)
 
 
 def to_kind_key(secrets: Secrets, kind: str, *identity: object) -> str:

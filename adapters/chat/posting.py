@@ -134,7 +134,8 @@ class PostingPlatform(DirectPlatform):
     def _to_text(self, reply: "Reply", buttons: Mapping[str, ShownButton]) -> str:
         content = without_list(reply.content.strip(), buttons)
         # A model may speak of a path of that name.
-        return content if reply.turn_id else name_commands(self.name, content, self.command_sign)
+        is_models = reply.turn_id and reply.delivery.status not in ("refused", "failed")
+        return content if is_models else name_commands(self.name, content, self.command_sign)
 
     async def post_notice(self, place: Place, text: str, key: str) -> None:
         """Post a sentence."""

@@ -96,7 +96,7 @@ async def run_command(
         except ParleyError as error:
             log.warning("command_failed", cause=str(error))
             reply = CommandReply(str(error), is_private=True)
-    return begun, reply or CommandReply(f"There is no command {line.partition(' ')[0]}.", is_private=True)
+    return begun, reply or CommandReply(f"There is no command {name or line}.", is_private=True)
 
 
 async def begin_answer(

@@ -34,7 +34,8 @@ def unknown_command(platform: str, name: str) -> str:
     """Return the reply to an unknown command, which suggests the most similar one."""
     near = get_close_matches(name, [command.name for command in list_commands(platform)], n=1, cutoff=0.5)
     hint = f"did you mean /{near[0]}? " if near else ""
-    return f"There is no command /{name[:40]}; {hint}/help lists them all."
+    # Without a sign, as each platform has another.
+    return f"There is no command {name[:40]}; {hint}/help lists them all."
 
 
 def name_commands(platform: str, text: str, sign: str) -> str:

@@ -143,21 +143,24 @@ class Reply:
         """Return whether an earlier delivery may have succeeded without being recorded."""
         return self.claim is not None and self.claim.number > 0
 
-    async def in_direct(self, open_direct: Callable[[str], Awaitable[str]], *, server: str | None = None) -> "Reply":
+    async def in_direct(
+        self, open_direct: Callable[[str], Awaitable[str]], *, where: str, server: str | None = None
+    ) -> "Reply":
         """Return what is for one person as a reply to them in direct messages; any other is as it was.
 
-        `open_direct` returns their channel, where the reply is not there already.
+        `open_direct` returns their channel, where the reply is not there already; then it says of which place it is,
+        `where`.
         """
         if self.reply_to is None or not self.reply_to.startswith(DIRECT):
             return self
         account, _, message_id = self.reply_to.removeprefix(DIRECT).rpartition(" ")
-        place = self.place
+        place, content = self.place, self.content
         if not place.is_direct:
             place = Place(place.platform, server, await open_direct(account), is_direct=True)
-            # What was said in another channel can't be replied to there.
-            message_id = ""
+            # What was said in another channel can't be replied to there, and "here" would be another place.
+            message_id, content = "", f"About {where}\n\n{content}"
         delivery = replace(self.delivery, asker=account)
-        return replace(self, place=place, reply_to=message_id or None, delivery=delivery)
+        return replace(self, place=place, reply_to=message_id or None, content=content, delivery=delivery)
 
     @property
     def nonce(self) -> str:
@@ -333,7 +336,7 @@ def late_note() -> str:
 
 def without_late_note(content: str) -> str:
     """Return a reply's text without what says that it is late, for one that was posted in time after all."""
-    return content.removeprefix(late_note())
+    return content.replace(late_note(), "", 1)
 
 
 async def claim(

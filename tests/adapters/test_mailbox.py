@@ -173,7 +173,7 @@ async def test_a_command_is_answered_at_once_and_a_deleted_message_is_forgotten(
 
     await writer.writes(2, kind="delete", id="event-1")
     await writer.writes(3, text="/nonsense")
-    await writer.reads("There is no command /nonsense; /help lists them all.")
+    await writer.reads("There is no command nonsense; /help lists them all.")
     assert "my secret" not in str(await writer.parley.sql("SELECT content FROM inbox"))
 
 

@@ -306,5 +306,5 @@ async def to_bodies(app: "App", reply: "CommandReply", asker: str) -> Bodies:
 
 async def post_reply(app: "App", rest: Rest, reply: "Reply") -> None:
     """Post the reply to a typed command; a private one is a direct message."""
-    nonce = to_nonce(key_of(app.secrets, reply))
-    await Sender(app, rest).post(await reply.in_direct(rest.open_direct), nonce)
+    nonce, where = to_nonce(key_of(app.secrets, reply)), f"<#{reply.place.thread or reply.place.channel}>"
+    await Sender(app, rest).post(await reply.in_direct(rest.open_direct, where=where), nonce)

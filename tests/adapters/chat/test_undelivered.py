@@ -17,9 +17,11 @@ async def test_a_private_reply_goes_to_its_account_and_knows_its_message_whateve
         return f"direct messages with {person}"
 
     private = to_reply(Destination("matrix", ROOM, account, message), CommandReply("Your budget", is_private=True))
-    direct = await private.in_direct(open_direct)
+    direct = await private.in_direct(open_direct, where="#room")
 
     assert (direct.place.channel, direct.delivery.asker) == (f"direct messages with {account}", account)
+    # What it says of "here" is not of the place where it is read.
+    assert direct.content == "About #room\n\nYour budget"
     other = to_reply(Destination("matrix", ROOM, account, "$2:example.org"), CommandReply("Another", is_private=True))
     second = to_reply(Destination("matrix", ROOM, account, message), CommandReply("And this", is_private=True))
     assert len({key_of(SECRETS, reply) for reply in (private, other, second)}) == 3

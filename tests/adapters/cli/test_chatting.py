@@ -53,7 +53,7 @@ def test_empty_lines_say_nothing_odd_bytes_do_no_harm_and_what_comes_after_quit_
     lines = ("", "   ", "/budgte \x00 \x1b[31m", "hello", "/quit", "what is 12*7?")
     output = talk(shell, *lines, DEBUG_MOCK_RESPONSES='["fine"]')
 
-    assert output.startswith("There is no command /budgte")
+    assert output.startswith("There is no command budgte")
     assert output.endswith("\nfine\nGoodbye.\n")
     assert output.count("fine") == 1
 

@@ -144,7 +144,8 @@ async def test_commands_begin_with_either_sign_and_private_answers_go_to_the_dir
     await ann.says(matrix.room, f"[{agent.id}](https://matrix.to/#/{agent.id}) !budget", **mention(matrix))
     await ann.sees(lambda: len(ann.texts(agent.id, invited)) == 2)
 
-    assert all("budget" in answer.lower() for answer in ann.texts(agent.id, invited))
+    about = f"About https://matrix.to/#/{matrix.room}\n\n"
+    assert [answer.startswith(f"{about}You have used") for answer in ann.texts(agent.id, invited)] == [True, True]
     assert ann.texts(agent.id, matrix.room) == []
     assert await matrix.parley.value("SELECT count(*) FROM turns") == 0
 

@@ -42,7 +42,7 @@ async def test_help_lists_every_command_as_it_is_typed_on_slack(office: Scene) -
 
 async def test_what_is_no_command_is_answered_with_the_nearest_one(office: Scene) -> None:
     assert (await answer_to(office, office.ann, "budgte")).startswith(
-        "There is no command /budgte; did you mean /parley budget?"
+        "There is no command budgte; did you mean /parley budget?"
     )
     for strange in ("what is a bike?", "💥", "<@U1> & <!channel>", "ask", "a" * 5000, "/", "budget\x00"):
         assert await answer_to(office, office.ann, strange)

@@ -40,10 +40,8 @@ async def test_what_is_no_command_belongs_to_the_agent(parley: Parley, text: str
 
 
 async def test_an_unknown_command_gets_one_sentence_with_the_nearest_one(parley: Parley) -> None:
-    assert (
-        await ask(parley, "/budgte now") == "There is no command /budgte; did you mean /budget? /help lists them all."
-    )
-    assert await ask(parley, "/xyzzyx") == "There is no command /xyzzyx; /help lists them all."
+    assert await ask(parley, "/budgte now") == "There is no command budgte; did you mean /budget? /help lists them all."
+    assert await ask(parley, "/xyzzyx") == "There is no command xyzzyx; /help lists them all."
 
 
 async def test_help_lists_what_the_platform_has(parley: Parley) -> None:
@@ -55,7 +53,7 @@ async def test_help_lists_what_the_platform_has(parley: Parley) -> None:
     ]  # fmt: skip
     assert all(" - " in line and line.endswith(".") for line in lines[1:])
     assert await ask(parley, "/help /stop") == lines[-2]
-    assert await ask(parley, "/help quit") == "There is no command /quit; /help lists them all."
+    assert await ask(parley, "/help quit") == "There is no command quit; /help lists them all."
 
 
 async def test_every_command_says_what_it_is_for() -> None:
@@ -70,7 +68,7 @@ async def test_quit_ends_only_a_terminal(parley: Parley) -> None:
     assert await answer(parley.app, Writer("terminal", "ann"), terminal, "/quit") == CommandReply(
         "Goodbye.", is_private=True, quit=True
     )
-    assert "no command /quit" in await ask(parley, "/quit")
+    assert "no command quit" in await ask(parley, "/quit")
 
 
 async def test_commands_cost_no_tokens_and_ask_no_model(parley: Parley, model: OpenAIStub) -> None:
