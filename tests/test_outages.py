@@ -195,13 +195,17 @@ async def test_a_clock_that_was_set_back_holds_up_nothing(idle: Parley) -> None:
     await idle.sql(STORE, replies=4, places=4)
     await outbox.sweep()
     platform.is_away = False
+    # What is said of a command if its process dies.
+    await idle.sql(STORE, replies=1, places=1)
+    await idle.sql("UPDATE outbox SET status = 'noted', place_key = 'noted', claimed_until = now() WHERE attempts = 0")
     await idle.sql(
         "UPDATE outbox SET claimed_until = claimed_until + interval '1 day', tried_at = tried_at + interval '1 day'"
     )
+    assert await idle.value("SELECT replies FROM admin.queue_depth") == 5
     await idle.sql("UPDATE delivery_outages SET next_probe_at = next_probe_at + interval '1 day'")
     await outbox.sweep()
 
-    assert len(platform.posts) == 4
+    assert len(platform.posts) == 5
 
 
 async def test_a_fresh_answer_does_not_overtake_one_that_waits_and_asks_nothing_of_a_platform_that_is_away(

@@ -137,7 +137,10 @@ UPDATE workers SET last_heartbeat = now() WHERE id = :id RETURNING id, set_confi
 SELECT array_remove(ARRAY[
     CASE WHEN EXISTS (SELECT FROM jobs WHERE worker_id IS NULL) THEN 'jobs' END,
     CASE WHEN EXISTS (SELECT FROM outbox WHERE status IN ('pending', 'claimed'))
-           OR EXISTS (SELECT FROM outbox WHERE status = 'noted' AND claimed_until <= now()) THEN 'outbox sweeper' END,
+           OR EXISTS (
+               SELECT FROM outbox WHERE status = 'noted'
+                 AND (claimed_until <= now() OR claimed_until > now() + interval '10 minutes')
+           ) THEN 'outbox sweeper' END,
     CASE WHEN EXISTS (
         SELECT FROM scheduled_jobs WHERE status = 'active' AND next_due_at <= now() AND check_tool IS NULL
     ) THEN 'scheduled jobs' END,

@@ -133,7 +133,8 @@ FROM (
     SELECT waiting.messages, waiting.conversations,
            (SELECT count(*) FROM public.scheduled_jobs AS job WHERE job.status = 'active' AND job.next_due_at <= now()) AS jobs,
            (SELECT count(*) FROM public.outbox WHERE outbox.status IN ('pending', 'claimed')
-               OR outbox.status = 'noted' AND outbox.claimed_until <= now()) AS replies
+               OR outbox.status = 'noted'
+                   AND (outbox.claimed_until <= now() OR outbox.claimed_until > now() + interval '10 minutes')) AS replies
     FROM (
         SELECT count(*) AS messages, count(DISTINCT inbox.place_key) AS conversations
         FROM public.inbox WHERE inbox.status IN ('waiting', 'claimed')

@@ -18,8 +18,11 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_lease interval := p_lease * interval '1 second';
 BEGIN
-    UPDATE public.outbox SET status = 'pending' WHERE id IN (
-        SELECT id FROM public.outbox WHERE status = 'noted' AND claimed_until <= now() FOR UPDATE SKIP LOCKED
+    UPDATE public.outbox SET status = 'pending', claimed_until = NULL WHERE id IN (
+        SELECT id FROM public.outbox
+        -- Nobody holds it for longer: the clock was set back since.
+        WHERE status = 'noted' AND (claimed_until <= now() OR claimed_until > now() + interval '10 minutes')
+        FOR UPDATE SKIP LOCKED
     );
     RETURN QUERY
     WITH RECURSIVE first AS (
