@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -22,6 +23,9 @@ PATIENCE, PAUSES = 60.0, (0.5, 2.0)
 LONGEST_PAUSE, CONNECT_SECONDS, CHUNK = 3600.0, 10.0, 64 * 1024
 MOST_READ = 50
 
+# Whose address is this machine's own needs no https.
+OPEN = re.compile(r"http://(?!(?:localhost|127(?:\.\d+){3}|\[::1\])(?::\d+)?(?:/|$))", re.IGNORECASE)
+
 log = get_logger()
 
 
@@ -37,7 +41,7 @@ class TooLarge(Undeliverable):
 
 
 class AnswerTooLarge(Unavailable):
-    """An answer of which more came than is read of one: whoever can, asks for less."""
+    """An answer of which more came than is read of one, its field `text`: whoever can, asks for less."""
 
 
 class ApiClient:
@@ -63,6 +67,11 @@ class ApiClient:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+    @property
+    def is_exposed(self) -> bool:
+        """Return whether others on the way read token and answers."""
+        return OPEN.match(self.address) is not None
 
     def find_pause(self, answer: Json) -> float:
         """Return how many seconds the platform asks to wait."""
@@ -105,7 +114,8 @@ class ApiClient:
                     raise Unavailable(f"{self.title} wants to be left alone.", retry_after=pause)
             elif status < SERVER_FAULT:
                 code = str(answer.get(self.code_field))
-                raise Refused(code, f"{code}: {answer.get(self.reason_field)}")
+                reason = str(answer.get(self.reason_field)).rstrip(".")
+                raise Refused(code, f"{reason} ({code})")
             elif not pauses:
                 raise Unavailable(f"{self.title} does not answer: {answer.get('error')}")
             else:
@@ -157,9 +167,15 @@ class ApiClient:
                     return TOO_MUCH, {}
                 if 300 <= response.status < 400:
                     return SERVER_FAULT, {"error": f"it redirects ({response.status})"}
-                answer = json.loads(await self._read(response))
+                text = await self._read(response)
+                try:
+                    answer = json.loads(text)
+                except (ValueError, RecursionError):
+                    return SERVER_FAULT, {"error": f"what comes from {self.address} is no JSON ({response.status})"}
                 return response.status, answer if isinstance(answer, dict) else {}
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, RecursionError) as error:
+        except aiohttp.InvalidURL as error:
+            raise Undeliverable(f"{self.address} is no address; one begins with https://.") from error
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             return SERVER_FAULT, {"error": f"{type(error).__name__}: {error}"}
 
     async def _read(self, response: aiohttp.ClientResponse) -> bytearray:
@@ -167,7 +183,7 @@ class ApiClient:
         async for chunk in response.content.iter_chunked(CHUNK):
             text += chunk
             if len(text) > self.most_bytes:
-                raise AnswerTooLarge(f"{self.title} answers with more than {self.most_bytes} bytes.")
+                raise AnswerTooLarge(f"{self.title} answers with more than {self.most_bytes} bytes.", text=text)
         return text
 
 

@@ -304,6 +304,9 @@ async def isolated(
         raise
     except EventIdInUse:
         log.info("event_accepted_elsewhere", **ids)
+    except Undeliverable as error:
+        # What the platform refuses, as in `stay_up`.
+        log.warning(event, cause=str(error), **ids)
     except Exception:
         # One message, row or channel can hold anything; it must not keep the others from being served.
         log.exception(event, **ids)

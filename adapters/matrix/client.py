@@ -9,7 +9,7 @@ from adapters.matrix.settings import MatrixSettings
 from shared.errors import Undeliverable
 from shared.messages import Place
 
-MEDIA, PROFILE = "/_matrix/media/v3", "parley.profile"
+MEDIA, MESSAGE, PROFILE = "/_matrix/media/v3", "m.room.message", "parley.profile"
 
 
 class Client(ApiClient):
@@ -27,13 +27,11 @@ class Client(ApiClient):
         try:
             account = (await self.call("GET", ("account", "whoami"))).get("user_id")
         except Refused as error:
-            raise Undeliverable(f"{error} `parley setup` makes another MATRIX_TOKEN.") from error
+            raise Undeliverable(f"{error} `parley setup` asks for its address, and makes another token.") from error
         if account != self.account:
             raise Undeliverable(f"MATRIX_TOKEN is that of {account}, and MATRIX_USER names {self.account}.")
 
-    async def send(
-        self, room: str, content: Json, key: str, *, kind: str = "m.room.message", check: Check | None = None
-    ) -> str:
+    async def send(self, room: str, content: Json, key: str, *, kind: str = MESSAGE, check: Check | None = None) -> str:
         """Send an event and return its id; of one `key` the homeserver makes one event."""
         return str((await self.call("PUT", ("rooms", room, "send", kind, key), content, check=check))["event_id"])
 

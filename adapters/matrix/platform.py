@@ -5,10 +5,11 @@ import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from mimetypes import guess_type
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from adapters.api_client import File, Json
+from adapters.api_client import File, Json, objects, part
 from adapters.base import Finding, Refused
+from adapters.chat.account.invitations import list_unknown
 from adapters.chat.parts import Post, Upload, to_html
 from adapters.chat.posting import Limits, PostingPlatform
 from adapters.matrix.client import Client
@@ -17,9 +18,7 @@ from adapters.matrix.listening import MatrixListener
 from adapters.matrix.rooms import NAME
 from adapters.matrix.settings import MatrixSettings
 from shared.messages import Place
-
-if TYPE_CHECKING:
-    from shared.settings import Settings
+from shared.settings import Settings
 
 LIMITS = Limits(message_chars=8000, parts=3, preview_chars=3000, file_bytes=20 * 1024 * 1024)
 # An event has at most 65,536 bytes, and that of an edit everything twice.
@@ -28,8 +27,6 @@ MOST_BYTES = 31_000
 NO_PREVIEWS: Json = {"com.beeper.linkpreviews": [], "uk.half-shot.unstable.show_url_previews": False}
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 KEY, MOST_LISTED, TYPING_MS = "parley.key", 100, 10_000
-# Whose address is this machine's own needs no https.
-OPEN = re.compile(r"http://(?!(?:localhost|127(?:\.\d+){3}|\[::1\])(?::\d+)?(?:/|$))", re.IGNORECASE)
 ACCOUNT = re.compile(r"@[\w.=/+-]+:[\w.:-]*\w")
 
 
@@ -69,14 +66,13 @@ class MatrixPlatform(PostingPlatform):
 
     async def remove(self, place: Place, message_id: str, post: Post) -> None:
         """Redact a message."""
-        path = ("rooms", place.channel, "redact", message_id, post.key)
-        await self.client.call("PUT", path, {}, check=post.check)
+        await self.client.call("PUT", ("rooms", place.channel, "redact", message_id, post.key), {}, check=post.check)
 
     async def list_posted(self, place: Place) -> Mapping[str, str]:
         """Return the account's messages by key: a transaction id is forgotten after some time, or with the token."""
         page = await self.client.call("GET", ("rooms", place.channel, "messages"), dir="b", limit=MOST_LISTED)
-        own = [event for event in page.get("chunk") or () if event.get("sender") == self.client.account]
-        own = [event["content"] | {"id": event["event_id"]} for event in own if event.get("content")]
+        own = [event for event in objects(page, "chunk") if event.get("sender") == self.client.account]
+        own = [part(event, "content") | {"id": event["event_id"]} for event in own]
         # The edit of a message has a key as well.
         return {str(post[KEY]): str(post["id"]) for post in own if KEY in post and "m.new_content" not in post}
 
@@ -121,10 +117,12 @@ class MatrixPlatform(PostingPlatform):
         is_own = credential == CREDENTIAL and url.startswith(f"{self.client.address}{DOWNLOAD}")
         return self.client.headers if is_own else {}
 
-    async def examine(self, settings: "Settings") -> AsyncGenerator[Finding]:  # all is asked of the homeserver
+    async def examine(self, settings: Settings) -> AsyncGenerator[Finding]:  # all is asked of the homeserver
         """Yield what `parley doctor` reports: the account, its rooms, which of them are encrypted."""
-        if OPEN.match(self.client.address):
+        if self.client.is_exposed:
             yield Finding("warn", f"without https, others on the way to {self.client.address} read token and messages")
+        for name in list_unknown(self.settings.invites):
+            yield Finding("warn", f"MATRIX_INVITES names {name}, which is no account and no *:server")
         await self.client.check_account()
         yield Finding("ok", f"the token is {self.client.account}'s, at {self.client.address}")
         rooms = (await self.client.call("GET", ("joined_rooms",)))["joined_rooms"]
@@ -144,8 +142,7 @@ def to_content(post: Post) -> Json:
     accounts = sorted(set(ACCOUNT.findall(post.text))) if post.allows_mentions else []
     content: Json = {"msgtype": "m.notice", "body": post.text or "\N{ZERO WIDTH SPACE}", KEY: post.key}
     content |= {"m.mentions": {"user_ids": accounts} if accounts else {}} | NO_PREVIEWS
-    html = to_html(post.text)
-    formatted = {"format": "org.matrix.custom.html", "formatted_body": html} if html else {}
+    formatted = {"format": "org.matrix.custom.html", "formatted_body": html} if (html := to_html(post.text)) else {}
     is_small = len(json.dumps(content | formatted, ensure_ascii=False).encode()) <= MOST_BYTES
     return content | formatted if is_small else content
 

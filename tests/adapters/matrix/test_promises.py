@@ -125,7 +125,19 @@ async def test_the_doctor_names_the_account_and_a_refused_token(scene: Scene) ->
     assert findings[1].text.startswith("rooms: ")
     revoked = MatrixPlatform(replace(scene.own, token=SecretStr("syt_revoked")))
     (finding,) = [finding async for finding in examine(revoked, scene.settings)]
-    assert (finding.level, "`parley setup` makes another MATRIX_TOKEN" in finding.text) == ("fail", True)
+    assert (finding.level, "`parley setup` asks for its address, and makes another token" in finding.text) == (
+        "fail",
+        True,
+    )
+    # The homeserver's own words, no part of which is taken for a secret.
+    assert "nvalid access token passed (M_UNKNOWN_TOKEN)." in finding.text
+
+
+async def test_the_doctor_names_what_is_misspelt_in_the_rule_of_invitations(scene: Scene) -> None:
+    rule = "admin, @ann, @ann:hs, *:hs, admins, all, "
+    platform = MatrixPlatform(replace(scene.own, invites=rule))
+    texts = [finding.text async for finding in examine(platform, scene.settings) if finding.level == "warn"]
+    assert texts == [f"MATRIX_INVITES names {name}, which is no account and no *:server" for name in ("@ann", "admin")]
 
 
 async def test_the_doctor_names_the_rooms_that_it_can_not_read(scene: Scene) -> None:

@@ -33,6 +33,12 @@ async def test_a_password_gives_a_token_with_which_the_dialogue_and_the_doctor_a
 
         code, screen = await set_up(NOTHING, "wrong")
         assert (code, "M_FORBIDDEN" in screen, file.exists()) == (1, True, False)
+        code, screen = await set_up(NOTHING, "password", homeserver="matrix.test")
+        assert (code, "matrix.test is no address; one begins with https://" in screen, file.exists()) == (
+            1,
+            True,
+            False,
+        )
         # What can't be tried is kept, but no password is.
         code, screen = await set_up(NOTHING, "password", homeserver="http://127.0.0.1:1")
         assert (code, "is kept" in screen, "MATRIX_USER" in file.read_text()) == (0, True, True)
