@@ -57,7 +57,9 @@ def to_text(content: Json, me: str, name: str) -> str:
     """Return the plain text, without the mention of the agent and the quotation of what it replies to."""
     if content.get("msgtype") in FILES and content.get("filename") in (None, content.get("body")):
         return ""
-    lines = clean(str(content.get("body") or "")).split("\n")
+    # Of a place, the body may be anything.
+    texts = [content.get("body"), content.get("geo_uri")]
+    lines = clean("\n".join(str(text) for text in texts if text)).split("\n")
     if part(content, "m.relates_to", "m.in_reply_to") and lines[0].startswith("> <"):
         while lines and lines[0].startswith(">"):
             lines.pop(0)

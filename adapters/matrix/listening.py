@@ -1,9 +1,10 @@
 """Listens to one account by /sync."""
 
 import json
+import re
 from asyncio import Lock, gather, wait_for
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -34,9 +35,13 @@ ROOM: Json = {"state": {"types": HELD, **LAZY}, "ephemeral": NONE, "account_data
 FILTER: Json = {"presence": NONE, "account_data": NONE}
 # Of a room; and of an event so much that there is one.
 EVENTS, FEW = 50, ["event_id", "type", "state_key", "sender", "content.membership", "content.is_direct"]
-NOTHING: Json = {"timeline": {}}
-LEFT: Json = {"membership": "leave"}
+NOTHING, LEFT = {"timeline": Json()}, {"membership": "leave"}
+# What bots, homeservers and clients write: it is read and not answered.
+UNANSWERED = (None, "m.notice", "m.server_notice", "m.key.verification.request")
+# In an answer of which only the beginning was read. What somebody has written inside of one comes after it.
+INVITED, MOST_INVITED = re.compile(rb'"(![^"\\]+)"\s*:\s*\{\s*"invite_state"'), 500
 ENCRYPTED_ROOM = "This room is encrypted, and I can't read it; please invite me to a room without encryption."
+DECLINED = "I accept the invitations of some people only; please ask whoever runs me."
 ENCRYPTED_FILE = "I can't read an encrypted file; please send it without encryption."
 
 
@@ -61,8 +66,7 @@ class MatrixListener(Listener):
     async def begin(self) -> tuple[str, Mapping[str, Json]]:
         """Read the state of all rooms."""
         # Synapse answers equal requests from a cache for two minutes; the timeout, which has no effect here, differs.
-        timeout = randbelow(10**9)
-        batch = await self._sync(1, seconds=FIRST_SYNC_SECONDS, set_presence="online", timeout=timeout)
+        batch = await self._sync(1, seconds=FIRST_SYNC_SECONDS, set_presence="online", timeout=randbelow(10**9))
         self._rooms.note(part(batch, "rooms", "join"))
         self._take_invites(batch)
         log.info("matrix_listens", rooms=len(self._rooms))
@@ -71,8 +75,7 @@ class MatrixListener(Listener):
     async def read(self, mark: str) -> tuple[str, Mapping[str, Json]]:
         """Read the events of all rooms since the mark."""
         # A time of its own: what the cache has of the process before ends where that one hung up.
-        timeout = POLL_MS - randbelow(POLL_MS // 2)
-        batch = await self._sync(EVENTS, seconds=SYNC_SECONDS, timeout=timeout, since=mark)
+        batch = await self._sync(EVENTS, seconds=SYNC_SECONDS, timeout=POLL_MS - randbelow(POLL_MS // 2), since=mark)
         joined = part(batch, "rooms", "join")
         # Where earlier events are still to be taken, what holds after these is not noted yet.
         self._rooms.note({room_id: joined[room_id] for room_id in joined if not self.is_busy(room_id)})
@@ -83,7 +86,13 @@ class MatrixListener(Listener):
         """Read what is new; where that is too large to be read, whatever people have done, of some rooms at a time."""
         with suppress(AnswerTooLarge):
             return await self._ask(FILTER, {"timeline": {"limit": events, **LAZY}}, **query)
-        batch = await self._ask(FILTER | {"event_fields": FEW}, {"state": NONE, "timeline": {"limit": 1}}, **query)
+        try:
+            batch = await self._ask(FILTER | {"event_fields": FEW}, {"state": NONE, "timeline": {"limit": 1}}, **query)
+        except AnswerTooLarge as error:
+            joined = (await self._client.call("GET", ("joined_rooms",)))["joined_rooms"]
+            invited = [room.decode(errors="replace") for room in INVITED.findall(error.fields["text"])[:MOST_INVITED]]
+            await self._decline({*invited}.difference(joined))
+            raise
         joined, invites = part(batch, "rooms", "join"), part(batch, "rooms", "invite")
         joined |= await self._read_rooms([*joined], invites, **query)
         return batch
@@ -97,11 +106,8 @@ class MatrixListener(Listener):
                 first = await self._read_rooms(rooms[:half], invites, **query)
                 return first | await self._read_rooms(rooms[half:], invites, **query)
             if invites:
-                # They are in each answer, whichever room it is of: it may be they that are too large.
-                # Not beside: what is beside ends with the connection, before a server far away has heard of it.
-                with suppress(TimeoutError):
-                    await wait_for(gather(*[self._leave(Room(room_id)) for room_id in invites]), DECLINE_SECONDS)
-                raise Unavailable(f"{len(invites)} invitations may be too large; they are declined.") from None
+                await self._decline(invites)
+                raise
             log.error("matrix_room_too_large", room=rooms[0])
             self._rooms[rooms[0]].is_left = True
             return {rooms[0]: NOTHING}
@@ -109,6 +115,13 @@ class MatrixListener(Listener):
         for room in joined.values():
             room |= {"state": {"events": list_events(room)}, "timeline": {"limited": True}}
         return joined
+
+    async def _decline(self, invites: Collection[str]) -> None:
+        """Decline invitations. They are in each answer, whichever room it is of: it may be they that are too large."""
+        log.error("matrix_invitations_too_large", declined=len(invites))
+        # Not beside: what is beside ends with the connection, before a server far away has heard of it.
+        with suppress(TimeoutError):
+            await wait_for(gather(*[self._leave(Room(room_id)) for room_id in invites]), DECLINE_SECONDS)
 
     async def _ask(self, what: Json, of_rooms: Json, *, seconds: float, **query: Any) -> Json:
         options = json.dumps(what | {"room": ROOM | of_rooms})
@@ -207,7 +220,7 @@ class MatrixListener(Listener):
         joins = is_welcome or led_from is not None
         path = ("join", room_id) if joins else ("rooms", room_id, "leave")
         # That a stranger has led the agent there from another room is noted in the new one.
-        reason = {} if led_from is None else {"reason": led_from.id}
+        reason = {"reason": led_from.id} if led_from else {} if joins else {"reason": DECLINED}
         # Each can last as long as another server likes, and whoever invites may know a thousand.
         async with self._inviting[account], self.beside["join" if joins else "leave"]:
             await self._client.call("POST", path, reason)
@@ -216,8 +229,7 @@ class MatrixListener(Listener):
         log.info("matrix_invited", room=room_id, account=account, is_welcome=is_welcome)
 
     async def _message(self, room: Room, event: Json) -> None:
-        content = part(event, "content")
-        relation = part(content, "m.relates_to")
+        content, relation = part(event, "content"), part(event, "content", "m.relates_to")
         is_edit = relation.get("rel_type") == "m.replace"
         if is_edit:
             # Anybody can send an edit of another's message: it is the author's own, in this room, or none. Without an
@@ -231,8 +243,7 @@ class MatrixListener(Listener):
             content = part(content, "m.new_content") | {"m.relates_to": relation}
             event = event | {"event_id": original["event_id"], "content": content}
         message = to_incoming(event, room, self._rooms)
-        if content.get("msgtype") in (None, "m.notice"):
-            # Those of bots, which are read and not answered.
+        if content.get("msgtype") in UNANSWERED:
             self.intake.remember(message)
             return
         replied_to = None if message.place.is_direct else find_replied_to(event)
@@ -261,12 +272,11 @@ class MatrixListener(Listener):
     async def _follow(self, room: Room, event: Json) -> None:
         # State: a mere message of this kind can be sent by every member, to lead the agent anywhere.
         successor = str(part(event, "content").get("replacement_room"))
-        if event.get("state_key") != "" or not successor.startswith("!"):
-            return
-        if successor in self._rooms:
+        is_end = event.get("state_key") == "" and successor.startswith("!")
+        if is_end and successor in self._rooms:
             await self._succeeds(self._rooms[successor])
-            return
-        self.start_latest(partial(self._join_successor, room, successor, event["sender"]), "successor", room.id)
+        elif is_end:
+            self.start_latest(partial(self._join_successor, room, successor, event["sender"]), "successor", room.id)
 
     async def _join_successor(self, room: Room, successor: str, account: str) -> None:
         reason = {} if await self._invitations.is_welcome(account) else {"reason": room.id}
@@ -282,10 +292,9 @@ class MatrixListener(Listener):
         if old is None or old.get("m.room.tombstone", "replacement_room") != room.id:
             return False
         # A room's levels may let others end it; what its admins may do goes by their will alone to those of another.
-        if old.level_of(old.event("m.room.tombstone").get("sender")) < ADMIN:
-            return False
+        end = old.event("m.room.tombstone")
         # Rooms of the latest versions don't name the event.
-        if predecessor.get("event_id") not in (None, old.event("m.room.tombstone").get("event_id")):
+        if old.level_of(end.get("sender")) < ADMIN or predecessor.get("event_id") not in (None, end.get("event_id")):
             return False
         async with self.app.database.statement() as session:
             await session.execute(statements.follow_room, {"old": old.id, "new": room.id})

@@ -152,5 +152,5 @@ def to_relation(place: Place, reply_to: str | None) -> Json:
     is_event = bool(reply_to and reply_to.startswith("$"))
     relation: Json = {"m.in_reply_to": {"event_id": reply_to}} if is_event else {}
     if place.thread is not None:
-        relation |= {"rel_type": "m.thread", "event_id": place.thread, "is_falling_back": False}
+        relation |= {"rel_type": "m.thread", "event_id": place.thread, "is_falling_back": reply_to == place.thread}
     return {"m.relates_to": relation} if relation else {}

@@ -9,11 +9,11 @@ from adapters.chat.intake import to_context
 from shared.messages import Place, PlatformContext
 from shared.text import clean
 
-NAME = "matrix"
+NAME, CHILD = "matrix", "m.space.child"
 MODERATOR, ADMIN = 50, 100
 # What has to be known of a room: there may be as much more as its members like.
 OF_ROOM = ("create", "name", "topic", "member", "power_levels", "join_rules", "history_visibility", "tombstone")
-HELD = ["m.space.child", *(f"m.room.{name}" for name in OF_ROOM)]
+HELD = [CHILD, *(f"m.room.{name}" for name in OF_ROOM)]
 
 
 @dataclass
@@ -87,9 +87,8 @@ class Rooms(dict[str, Room]):
     def space_of(self, room: Room) -> Room | None:
         """Return the space in which a moderator of the room lists it: anybody has a space, and lists what they like."""
         spaces = [space for space in self.values() if space.get("m.room.create", "type") == "m.space"]
-        listing = [space for space in spaces if space.get("m.space.child", "via", room.id)]
-        senders = {space.id: space.event("m.space.child", room.id).get("sender") for space in listing}
-        own = [space for space in listing if room.level_of(senders[space.id]) >= MODERATOR]
+        listing = [space for space in spaces if space.get(CHILD, "via", room.id)]
+        own = [space for space in listing if room.level_of(space.event(CHILD, room.id).get("sender")) >= MODERATOR]
         return min(own, key=lambda space: space.id, default=None)
 
     def place_of(self, room: Room, thread: str | None) -> Place:
@@ -104,13 +103,9 @@ class Rooms(dict[str, Room]):
         """
         level, space = room.level_of(account), self.space_of(room)
         roles = ("admin",) if level >= ADMIN else ("moderator",) if level >= MODERATOR else ()
-        return to_context(
-            roles,
-            [f"{room.id} {role}" for role in (*roles, "member")],
-            server_name=space and space.get("m.room.name", "name"),
-            channel_name=room.get("m.room.name", "name"),
-            topic=room.get("m.room.topic", "topic"),
-        )
+        ids, server = [f"{room.id} {role}" for role in (*roles, "member")], space and space.get("m.room.name", "name")
+        channel, topic = room.get("m.room.name", "name"), room.get("m.room.topic", "topic")
+        return to_context(roles, ids, server_name=server, channel_name=channel, topic=topic)
 
 
 def list_events(joined: Any) -> list[Json]:

@@ -3,11 +3,14 @@
 from typing import Any
 from uuid import uuid4
 
+from structlog.testing import capture_logs
+
 from adapters.chat.parts import Post, Upload
 from shared.messages import Place
 from tests.adapters.matrix.conftest import Scene
 from tests.standins.openai_api import Answer
 from tests.standins.openai_api.script import gated_answer
+from tests.support.eventually import eventually
 from tests.support.pictures import GREEN, picture, pictures_of
 
 SAID = "SELECT content FROM inbox ORDER BY id"
@@ -153,10 +156,10 @@ async def test_commands_begin_with_either_sign_and_private_answers_go_to_the_dir
 async def test_texts_name_commands_by_the_sign_that_clients_leave_alone(matrix: Scene) -> None:
     matrix.model.play([Answer("Look into /help.")])
 
-    for line in ("!help", "!memory forget all", "!confirm no"):
+    for line in ("!help", "!memory forget all", "!confirm no", "!hlep"):
         await matrix.ann.says(matrix.direct, line)
-    await matrix.hears("Nothing was changed.")
-    commands, question, _ = matrix.ann.texts(matrix.agent.id, matrix.direct)
+    await matrix.hears("There is no command hlep; did you mean !help? !help lists them all.")
+    commands, question, *_ = matrix.ann.texts(matrix.agent.id, matrix.direct)
     assert "\n!memory list|forget WHAT" in commands
     assert "/" not in commands
     assert "To do it, write !confirm 1; otherwise !confirm no." in question
@@ -200,6 +203,45 @@ async def test_a_picture_that_comes_in_is_shown_to_the_model(matrix: Scene) -> N
     assert image.getpixel((5, 5)) == GREEN
 
 
+async def test_what_programs_write_is_not_answered_and_a_place_on_the_map_is(matrix: Scene) -> None:
+    ann, direct = matrix.ann, matrix.direct
+    matrix.model.play([Answer("That is London.")])
+
+    for kind in ("m.notice", "m.server_notice", "m.key.verification.request"):
+        await ann.says(direct, "please verify", msgtype=kind)
+    await ann.says(direct, "Big Ben", msgtype="m.location", geo_uri="geo:51.5,-0.1")
+    await matrix.hears("That is London.")
+
+    assert await matrix.sql(SAID) == [("Big Ben\ngeo:51.5,-0.1",)]
+
+
+async def test_each_question_begins_a_thread_where_the_room_wants_that(matrix: Scene) -> None:
+    ann, agent, room = matrix.ann, matrix.agent, matrix.room
+    matrix.model.play([Answer("The first."), Answer("The second."), Answer("Of another.")])
+    await matrix.sql(
+        "INSERT INTO channel_modes (platform, platform_server_id, mode, thread_per_question)"
+        " VALUES ('matrix', :room, 'mention', true)",
+        room=room,
+    )
+
+    question = await ann.says(room, "hello", **mention(matrix))
+    await matrix.hears("The first.", room)
+    thread = {"rel_type": "m.thread", "event_id": question}
+    reply = {"is_falling_back": True, "m.in_reply_to": {"event_id": question}}
+    again = await ann.says(room, "and then?", **{"m.relates_to": thread | reply})
+    await matrix.hears("The second.", room)
+    other = await ann.says(room, "something else", **mention(matrix))
+    await matrix.hears("Of another.", room)
+
+    # Below the question itself no client repeats it.
+    assert [event["content"]["m.relates_to"] for event in ann.of(agent.id, room)] == [
+        thread | reply,
+        thread | {"is_falling_back": False, "m.in_reply_to": {"event_id": again}},
+        {"rel_type": "m.thread", "event_id": other, "is_falling_back": True, "m.in_reply_to": {"event_id": other}},
+    ]
+    assert await matrix.value("SELECT count(*) FROM conversations") == 2
+
+
 async def test_an_encrypted_file_is_refused_in_one_sentence(matrix: Scene) -> None:
     url = await matrix.homeserver.upload(matrix.ann, b"xxx", "secret.txt")
 
@@ -231,8 +273,17 @@ async def test_a_room_that_is_upgraded_is_followed(matrix: Scene) -> None:
     ann, agent, matrix.world.is_spoilt = matrix.ann, matrix.agent, True
     matrix.parley.model.play([Answer("Here.")])
 
-    upgraded = await ann.call("POST", "rooms", matrix.room, "upgrade", body={"new_version": "11"})
-    room = upgraded["replacement_room"]
+    with capture_logs() as logs:
+        upgraded = await ann.call("POST", "rooms", matrix.room, "upgrade", body={"new_version": "11"})
+        room = upgraded["replacement_room"]
+
+        async def was_refused() -> bool:
+            return any(line["event"] == "successor_failed" for line in logs)
+
+        # Nobody may come in yet.
+        await eventually(was_refused)
+    (line,) = [line for line in logs if line["event"] == "successor_failed"]
+    assert (line["log_level"], "not invited" in line["cause"]) == ("warning", True)
     await ann.call("POST", "rooms", room, "invite", body={"user_id": agent.id})
     await ann.sees(lambda: ann.of(agent.id, room, "m.room.member"))
     await ann.sees(lambda: ann.of(agent.id, room, "m.room.member")[-1]["content"]["membership"] == "join")

@@ -9,6 +9,7 @@ from pydantic import SecretStr
 
 from adapters.cli.platforms import examine
 from adapters.matrix.incoming import list_files
+from adapters.matrix.listening import DECLINED
 from adapters.matrix.platform import MatrixPlatform
 from shared.db.database import Address
 from tests.adapters.matrix.conftest import Scene
@@ -78,6 +79,8 @@ async def test_invitations_of_strangers_are_declined_and_those_of_admins_accepte
         for person, end in ((bob, "leave"), (ann, "join")):
             room = await person.makes_room(agent.id)
             await person.sees(partial(was_answered, person, room, end=end))
+            reasons = [event["content"].get("reason") for event in person.of(agent.id, room, "m.room.member")]
+            assert (reasons == [DECLINED]) == (end == "leave")
 
 
 def was_answered(person: Person, room: str, *, end: str) -> bool:

@@ -324,9 +324,13 @@ async def test_rooms_that_hold_more_together_than_one_answer_are_read_a_few_at_a
         assert {*rooms} <= {*joined["joined_rooms"]}
 
 
-@pytest.mark.parametrize(("topics", "invitations"), [(10, 8), (5, 14)])
-async def test_large_invitations_make_the_agent_leave_no_room(
-    scene: Scene, address: Address, model: OpenAIStub, topics: int, invitations: int
+@pytest.mark.parametrize(
+    # How large they are, and what the homeserver tells of a room to whoever is invited.
+    ("topics", "invitations", "name_chars"),
+    [(10, 8, 10), (5, 14, 10), (0, 20, 60_000)],
+)
+async def test_large_invitations_make_the_agent_leave_no_room_and_keep_it_from_nothing(
+    scene: Scene, address: Address, model: OpenAIStub, *, topics: int, invitations: int, name_chars: int
 ) -> None:
     ann, bob, agent, scene.most_bytes, scene.invites = scene.ann, scene.bob, scene.agent, ANSWER_BYTES, scene.ann.id
     # Far away: whoever hangs up at once has said nothing.
@@ -336,7 +340,7 @@ async def test_large_invitations_make_the_agent_leave_no_room(
         await ann.call("PUT", *path, body={"topic": "x" * 60_000})
     invite = {"membership": "invite", "reason": "x" * 60_000}
     for _ in range(invitations):
-        room = await bob.makes_room()
+        room = await bob.makes_room(name="x" * name_chars)
         await bob.call("PUT", "rooms", room, "state", "m.room.member", agent.id, body=invite)
     with capture_logs() as logs:
         async with scene.opened(address, model, works=False):
