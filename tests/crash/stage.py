@@ -2,13 +2,11 @@
 
 import asyncio
 import json
-import multiprocessing
 import os
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +22,10 @@ from shared.files.storage import open_storage
 from shared.messages import AgentResponse, Attachment
 from shared.settings import Settings, load_secrets
 from tests.conftest import new_database
-from tests.crash.worker import TABLES, Orders, run
+from tests.crash.worker import TABLES, Orders
 from tests.support.connections import connected
+from tests.support.forks import ROOT, Request, get_forks
 from tests.support.parley import message
-
-# A fork server imports the modules once, so that a worker starts in milliseconds.
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["tests.crash.worker", "tests.crash.warm", "shared.models", "logging.config"])
 
 WAVE: list[Any] = [
     {"tool_calls": [{"name": "stage__read"}, {"name": "stage__effect"}]},
@@ -46,24 +41,37 @@ class WorkerAtWork:
     """A worker in a separate process; `points` are those that it has reached, in order."""
 
     orders: Orders
-    child: Any
-    pipe: Connection
+    # A handle, which can be read when it has ended.
+    process: int
+    output: int
     points: list[str] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     is_gone: bool = False
+    # The beginning of a line.
+    text: bytes = b""
 
     def listen(self) -> None:
         """Start receiving its messages."""
-        asyncio.get_running_loop().add_reader(self.pipe.fileno(), self._read)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self.output, self._read)
+        loop.add_reader(self.process, self._end)
 
-    def _read(self) -> None:
-        try:
-            self.points.append(self.pipe.recv())
-        except (EOFError, ConnectionResetError):
-            asyncio.get_running_loop().remove_reader(self.pipe.fileno())
-            self.pipe.close()
-            self.is_gone = True
+    def _read(self) -> bool:
+        output = os.read(self.output, 2**16)
+        *lines, self.text = (self.text + output).split(b"\n")
+        self.points += map(json.loads, lines)
         self.changed.set()
+        if not output:
+            asyncio.get_running_loop().remove_reader(self.output)
+        return bool(output)
+
+    def _end(self) -> None:
+        while self._read():
+            pass
+        asyncio.get_running_loop().remove_reader(self.process)
+        os.close(self.output)
+        os.close(self.process)
+        self.is_gone = True
 
     async def until(self, point: str) -> None:
         """Wait until it has reached this point."""
@@ -87,10 +95,9 @@ class WorkerAtWork:
             while not self.is_gone:
                 self.changed.clear()
                 await self.changed.wait()
-        await asyncio.to_thread(self.child.join)
 
     def signal(self, number: int) -> None:
-        os.kill(self.child.pid, number)
+        signal.pidfd_send_signal(self.process, number)
 
     async def stop(self) -> None:
         """Terminate it and wait for its end."""
@@ -117,12 +124,16 @@ class Stage:
 
     async def worker(self, name: str, answers: Sequence[Any] = WAVE, **orders: Any) -> WorkerAtWork:
         """Start a worker and wait until it takes jobs."""
-        order = Orders(self.url, self.home, name, json.dumps(answers), **orders)
-        here, there = FORKS.Pipe(duplex=False)
-        child = FORKS.Process(target=run, args=(order, there), daemon=True)
-        await asyncio.to_thread(child.start)
-        there.close()
-        worker = WorkerAtWork(order, child, here)
+        order = Orders(self.url.to_text(hide_password=False), str(self.home), name, json.dumps(answers), **orders)
+        request = Request("tests.crash.worker", [json.dumps(asdict(order))], dict(os.environ), str(ROOT))
+        here, there = os.pipe()
+        log = os.open(self.home / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        # The first one waits until the program is imported.
+        program = get_forks().start(request, [log, there, log])
+        pid, _ = await asyncio.to_thread(self.leaving.enter_context, program)
+        os.close(log)
+        os.close(there)
+        worker = WorkerAtWork(order, os.pidfd_open(pid), here)
         worker.listen()
         self.leaving.push_async_callback(worker.end)
         await worker.until("ready")

@@ -7,6 +7,7 @@ Effects, posts and model calls are counted in tables that no transaction of a tu
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -15,7 +16,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal
 
@@ -38,7 +38,7 @@ from agent.turn.running import RunningTurn
 from shared.clock import Clock
 from shared.db import driver
 from shared.db.database import Address, Database
-from shared.db.hosts import URL
+from shared.db.hosts import parse_url
 from shared.log import configure_logging
 from shared.messages import Permission, Place, Sender
 from shared.settings import Settings
@@ -103,8 +103,8 @@ class Orders:
     result is recorded. With a `command` it gives only that, reports the answer and ends.
     """
 
-    url: URL
-    home: Path
+    url: str
+    home: str
     name: str
     answers: str
     at: str = ""
@@ -120,8 +120,10 @@ class Orders:
 class Points:
     """Counts the points that are reached, reports them to the test, and executes the order at its point."""
 
-    def __init__(self, orders: Orders, pipe: Connection) -> None:
-        self._orders, self._pipe = orders, pipe
+    def __init__(self, orders: Orders) -> None:
+        # A program that it starts has no part in it.
+        self._orders, self._output = orders, os.dup(sys.stdout.fileno())
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         self._seen: Counter[str] = Counter()
         self._commits = asyncio.Condition()
 
@@ -142,7 +144,7 @@ class Points:
     def report(self, point: str) -> None:
         """Send the test the name of a point, if it still listens."""
         with contextlib.suppress(OSError):
-            self._pipe.send(point)
+            os.write(self._output, json.dumps(point).encode() + b"\n")
 
     async def next_commit(self) -> None:
         """Wait for the next commit of this process."""
@@ -338,13 +340,13 @@ def build_tools(points: Points, counts: Counts, last_tool: str) -> ModuleTools:
 async def open_marked_app(orders: Orders, points: Points) -> AsyncIterator[App]:
     """Assemble the app with wrapped collaborators; memory and listener keep the plain database."""
     settings = Settings(
-        parley_home=orders.home,
+        parley_home=Path(orders.home),
         debug_mock_responses=orders.answers,
         default_guest_modules=("stage",),
         default_guest_token_budget=1_000_000,
         max_turns=orders.max_turns,
     )
-    address = Address(orders.url, is_embedded=True)
+    address = Address(parse_url(orders.url), is_embedded=True)
     counts = Counts(address)
     async with open_app(settings, address, {"fake": TablePlatform(points, counts)}) as app:
         database = MarkedDatabase(address, points)
@@ -360,9 +362,9 @@ async def open_marked_app(orders: Orders, points: Points) -> AsyncIterator[App]:
             await database.close()
 
 
-async def work(orders: Orders, pipe: Connection) -> None:
+async def work(orders: Orders) -> None:
     """Work until SIGTERM."""
-    points = Points(orders, pipe)
+    points = Points(orders)
     async with AsyncExitStack() as stack:
         app = await stack.enter_async_context(open_marked_app(orders, points))
         if orders.blocking:
@@ -382,11 +384,9 @@ async def work(orders: Orders, pipe: Connection) -> None:
             raise error
 
 
-def run(orders: Orders, pipe: Connection) -> None:
-    """Entry point of the new process; its log goes to a separate file."""
-    out = os.open(orders.home / f"{orders.name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(out, 2)
-    sys.stderr = os.fdopen(2, "w", buffering=1)
+def main() -> None:
+    """Carry out the orders that the argument has as JSON; points go to standard output."""
+    orders = Orders(**json.loads(sys.argv[1]))
     configure_logging("INFO", "console")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(work(orders, pipe))
+        runner.run(work(orders))

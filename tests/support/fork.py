@@ -8,16 +8,17 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 FORWARDED = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
-def run_fork(path: str, request: object, streams: Sequence[int], on_start: Callable[[int], None] | None = None) -> int:
-    """Ask for a fork that has these streams, wait for its end and return its exit code, -9 after a signal.
+@contextmanager
+def start_fork(path: str, request: object, streams: Sequence[int]) -> Iterator[tuple[int, socket.socket]]:
+    """Ask for a fork that has these streams; return its process id, and who tells its exit code: nothing at a signal.
 
-    `on_start` gets its process id. It is killed when this process ends first, or gives up waiting.
+    It is killed when the block ends first, or this process.
     """
     ours, its = os.pipe()
     try:
@@ -27,12 +28,17 @@ def run_fork(path: str, request: object, streams: Sequence[int], on_start: Calla
                 socket.send_fds(connection, [json.dumps(request).encode()], [*streams, ours])
             finally:
                 os.close(ours)
-            pid = int(connection.recv(20))
-            if on_start is not None:
-                on_start(pid)
-            code = connection.recv(20)
+            yield int(connection.recv(20)), connection
     finally:
         os.close(its)
+
+
+def run_fork(path: str, request: object, streams: Sequence[int], on_start: Callable[[int], None] | None = None) -> int:
+    """Run a fork to its end and return its exit code, -9 after a signal; `on_start` gets its process id."""
+    with start_fork(path, request, streams) as (pid, connection):
+        if on_start is not None:
+            on_start(pid)
+        code = connection.recv(20)
     return int(code) if code else -signal.SIGKILL
 
 

@@ -18,6 +18,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import import_module
@@ -49,15 +50,18 @@ IMPORTED = (
     "agent.personal_data.export",
     "agent.llm.offline",
     "alembic.command",
+    "filetype",
     "requests",
     "rich.console",
     "rich.table",
     "rich.text",
+    "shared.db.pooling.watch",
     "shared.log",
     "shared.models",
     "shared.tracing.otlp",
     "sqlalchemy.ext.asyncio",
     "structlog",
+    "tests.crash.worker",
     "tests.standins.mcp_server",
     "typer._adapters",
 )
@@ -95,6 +99,10 @@ class Forks:
     def pid(self) -> int:
         """Return its process id."""
         return self._server.pid
+
+    def start(self, request: Request, streams: Sequence[int]) -> AbstractContextManager[tuple[int, socket.socket]]:
+        """Run a program for the block; return its process id, and who tells its end."""
+        return fork.start_fork(self.path, asdict(request), streams)
 
     def run(self, request: Request, streams: Sequence[int]) -> int:
         """Run a program to its end and return its exit code."""
