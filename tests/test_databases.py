@@ -1,6 +1,6 @@
 """A database that a test takes over shows nothing of the test before."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,8 +9,12 @@ import pytest
 from sqlalchemy import text
 
 from shared.db.database import Address, Database
+from shared.db.hosts import URL
+from shared.settings import Settings
+from tests.standins.openai_api import OpenAIStub
 from tests.support.connections import connected
 from tests.support.databases import Databases
+from tests.support.parley import open_parley
 
 Rows = dict[str, Any]
 TABLES = """
@@ -18,6 +22,14 @@ SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r' AND relnamespace = 
 """
 JSON = text("""SELECT CAST('{"a": 1}' AS jsonb)""")
 ROWS = "SELECT json_agg(t ORDER BY t::text) FROM {} AS t"
+
+
+@pytest.fixture
+async def databases(postgres: URL, superuser: asyncpg.Connection) -> AsyncIterator[Databases]:
+    """Databases that no test had before: one is dropped after many tests."""
+    databases = Databases(postgres, superuser)
+    yield databases
+    await databases.close()
 
 
 async def read_all(address: Address) -> Rows:
@@ -126,3 +138,16 @@ async def test_a_session_brings_nothing_with_it(databases: Databases) -> None:
         assert await again.fetch("SELECT * FROM pg_listening_channels()") == []
         for session in connections:
             await session.close()
+
+
+async def test_a_parley_that_has_ended_leaves_the_session_that_listened(
+    databases: Databases, settings: Settings, model: OpenAIStub
+) -> None:
+    pids = []
+    for _ in range(2):
+        async with databases.one() as address, open_parley(settings, address, model) as parley:
+            connection = parley.app.events.session.connection
+            pids.append(connection and connection.get_server_pid())
+            assert (await parley.ask("hello")).error is None
+    assert pids[0] is not None
+    assert pids[0] == pids[1]

@@ -22,6 +22,7 @@ from agent.live.failovers import Failovers
 from agent.live.notifier import Bus, HearingSession
 from shared.db.connections import UnfitDatabase
 from shared.db.database import DatabaseLost
+from shared.db.driver import close_connection
 from shared.db.single import SessionSource
 from shared.db.statements import load_statements
 from shared.errors import Stopping
@@ -212,7 +213,7 @@ class Listener(TurnReaders):
                 connection = await self._open_again()
         finally:
             self.session.connection = None
-            connection.terminate()
+            await close_connection(connection)
 
     async def _open_again(self) -> asyncpg.Connection:
         is_logged = False

@@ -12,8 +12,15 @@ from shared.db.hosts import URL
 from tests.support.connections import run_as_owner
 from tests.support.folders import TEMPLATE
 
-# Without durability: a test that needs it has a server of its own.
-SETTINGS = ("fsync = off", "full_page_writes = off", "synchronous_commit = off", "max_wal_size = '128MB'")
+# Without durability, which a test that needs it has on a server of its own, and with nobody at work in the background:
+# a database is gone before its tables need it, and no test may find another session or plan by chance.
+SETTINGS = (
+    "fsync = off",
+    "full_page_writes = off",
+    "synchronous_commit = off",
+    "max_wal_size = '128MB'",
+    "autovacuum = off",
+)
 
 
 def make_template() -> None:
