@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
+from itertools import chain, pairwise, zip_longest
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, StrictBool, StringConstraints
@@ -40,6 +41,8 @@ SHOWN_CHATS = 50
 TITLE_CHARS = 80
 MAX_WORDS, MAX_SEARCH_CHARS, SHOWN_MATCHES, SHOWN_SIMILAR, MATCHES_OF_CHAT = 8, 200, 40, 10, 5
 SNIPPET_CHARS = 160
+# What may divide a word that people read as one.
+MARKS = r"(?:[*_~`[]|\]\([^()\s]*\))*"
 # So much of a message is read as Markdown for that.
 PARSED_CHARS = 600
 # A search reads all that its person has said: so many run at once in a process, and one of each person.
@@ -241,8 +244,8 @@ async def search(request: Request) -> Response:
     if not words:
         return JSONResponse({"matches": []}, headers=NO_STORE)
     app, searches = app_of(request), request.app.state.searches
-    patterns = [*map(to_pattern, words)]
-    parameters = to_range(who) | {"limit": SHOWN_MATCHES, "per_chat": MATCHES_OF_CHAT, "patterns": patterns}
+    words_in = {"texts": [*map(re.escape, words)], "answers": [*map(to_expression, words)]}
+    parameters = to_range(who) | words_in | {"limit": SHOWN_MATCHES, "per_chat": MATCHES_OF_CHAT}
     async with searches.one_of(who):
         async with searches.slots, app.database.transaction() as session:
             rows = (await session.execute(statements.search_messages, parameters)).all()
@@ -281,15 +284,24 @@ def to_match(row: Any, words: list[str], *, is_similar: bool) -> dict[str, Any]:
     }
 
 
-def to_pattern(word: str) -> str:
-    """Return the pattern for texts that contain this word, whatever it consists of."""
-    escaped = word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+def to_pattern(words: str) -> str:
+    """Return the pattern for texts that contain these words, whatever they consist of."""
+    escaped = words.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     return f"%{escaped}%"
+
+
+def to_expression(word: str) -> str:
+    """Return the regular expression, for Postgres and Python, of Markdown in which people read this word."""
+    letters = [re.escape(letter) if letter.isalnum() else rf"\\?{re.escape(letter)}" for letter in word]
+    gaps = [MARKS if pair[0].isalnum() and pair[1].isalnum() else "" for pair in pairwise(word)]
+    return "".join(chain.from_iterable(zip_longest(letters, gaps, fillvalue="")))
 
 
 def to_snippet(content: str, words: list[str], *, is_markdown: bool) -> str:
     """Return the part of a message around the first of these words, as people read it."""
-    begin = max(0, find_first(content, words) - PARSED_CHARS // 3)
+    expressions = [to_expression(word) if is_markdown else re.escape(word) for word in words]
+    starts = [match.start() for part in expressions if (match := re.search(part, content, re.IGNORECASE))]
+    begin = max(0, min(starts, default=0) - PARSED_CHARS // 3)
     if begin:
         # A line that is torn may have lost what opens its marks.
         begin = max(begin, content.find("\n", begin, begin + PARSED_CHARS // 4))

@@ -56,13 +56,13 @@ SELECT id, minio_key FROM file_records WHERE conversation_id = :conversation_id 
 SELECT parley_erase_web_chat(:user_id, :who, :channel, :place_key, CAST(:file_ids AS bigint[]));
 
 -- name: search_messages
--- The newest messages of a person's chats in which all words occur.
+-- The newest messages of a person's chats in which all words occur, also where marks of Markdown divide them.
 SELECT substr(place.platform_channel_id, length(:first) + 1) AS chat, message.turn_id, message.role = 'user' AS is_own,
        message.content, message.created_at
 FROM conversations AS place CROSS JOIN LATERAL (
     SELECT turn_id, role, content, created_at FROM messages
     WHERE messages.conversation_id = place.id AND role IN ('user', 'assistant') AND content <> ''
-      AND content ILIKE ALL (CAST(:patterns AS text[])) AND turn_id <@ coalesce(place.shown_turns, '{(,)}')
+      AND content ~* ALL (CASE role WHEN 'user' THEN CAST(:texts AS text[]) ELSE CAST(:answers AS text[]) END) AND turn_id <@ coalesce(place.shown_turns, '{(,)}')
     ORDER BY turn_id DESC, seq DESC LIMIT :per_chat
 ) AS message
 WHERE place.platform = 'web' AND place.platform_server_id IS NULL AND place.platform_thread_id IS NULL
