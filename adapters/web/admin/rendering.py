@@ -1,5 +1,6 @@
 """The templates of the admin pages, and how they show times, numbers and money."""
 
+import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from pathlib import Path
@@ -8,13 +9,15 @@ from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from adapters.web.admin.navigation import NAVIGATION
 from adapters.web.texts import say, say_in_html, to_day
 from shared.text import escape_invisible, to_sentence
 
 NOTHING = "-"
+LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
+CODE = re.compile(r"`([^`]+)`")
 
 
 @pass_context
@@ -75,6 +78,12 @@ def to_address(context: Context, **changes: Any) -> str:
     return f"{path}?{query}" if query else path
 
 
+def to_markup(text: str) -> Markup:
+    """Return a text of ours, which is Markdown, with its code; the pages that it links to are not here."""
+    escaped = LINK.sub(r"\1", str(escape(" ".join(text.split()))))
+    return Markup(CODE.sub(r"<code>\1</code>", escaped))  # noqa: S704  # it is escaped
+
+
 def build_templates(folder: Path) -> Environment:
     """Return the templates of a folder, which show times, numbers and money alike; what they show is escaped."""
     templates = Environment(
@@ -90,5 +99,5 @@ def build_templates(folder: Path) -> Environment:
 
 
 TEMPLATES = build_templates(Path(__file__).parent)
-TEMPLATES.filters |= {"length": to_length, "sentence": to_sentence, "visible": escape_invisible}
+TEMPLATES.filters |= {"length": to_length, "sentence": to_sentence, "markup": to_markup, "visible": escape_invisible}
 TEMPLATES.globals |= {"navigation": NAVIGATION, "address": to_address}

@@ -119,7 +119,7 @@ async def test_backups_are_those_that_the_command_has_noted(site: Site, tmp_path
     await make_person(site, "ann", "admin")
     address = site.parley.app.database.address
     async with site.browser("ann") as ann:
-        assert "None was made by `parley backup`" in (await ann.get("/admin/backups")).text
+        assert "None was made by <code>parley backup</code>" in (await ann.get("/admin/backups")).text
         archive = tmp_path / "parley.zip"
         source = Installation(address, open_store(site.parley.app.settings), secrets={}, version="0")
         manifest = await make_backup(source, archive, is_live=True)
