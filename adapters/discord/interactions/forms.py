@@ -150,6 +150,7 @@ def to_label(field: Field, value: str | None) -> Json:
     if field.options:
         options = [
             {"label": abbreviate(option.label, OPTION_CHARS), "value": f"{VALUE}{option.value}"}
+            | ({"description": abbreviate(option.detail, OPTION_CHARS)} if option.detail else {})
             | ({"default": True} if option.value == value else {})
             for option in field.options
         ]

@@ -108,20 +108,21 @@ class AdminForms:
             self._running.start(self._show_late(body, sending), "slack form")
             return
         outcome = sending.result()
-        if isinstance(outcome, str):
-            block_ids = [block["block_id"] for block in body["view"]["blocks"] if block.get("type") == "input"]
-            await ack(response_action="errors", errors={block_ids[0]: outcome})
+        if isinstance(outcome, Refusal):
+            fields = [block["block_id"] for block in body["view"]["blocks"] if block.get("type") == "input"]
+            field = outcome.fields.get("field")
+            await ack(response_action="errors", errors={field if field in fields else fields[0]: str(outcome)})
         else:
             await ack(response_action="update", view=to_view(outcome))
 
-    async def _send(self, body: Json) -> list[Json] | str:
+    async def _send(self, body: Json) -> list[Json] | Refusal:
         """Return the blocks that say what was done, or why nothing was."""
         view = body["view"]
         form = find_form_id(str(view.get("private_metadata")))
         try:
             actor = await self._actors.find_payload_actor(body)
             if actor is None:
-                return NOT_INSTALLED
+                return Refusal(NOT_INSTALLED)
             asker = actor.sender.platform_user_id
             if form is None:
                 raise Refusal
@@ -133,12 +134,12 @@ class AdminForms:
         except (ParleyError, TimeoutError) as error:
             # The sentence may repeat what was entered.
             log.info("form_refused", cause=getattr(error, "code", "timeout"))
-            return str(error) if isinstance(error, Refusal) else SORRY
+            return error if isinstance(error, Refusal) else Refusal(SORRY)
         return to_result(outcome, asker, form.rest)
 
-    async def _show_late(self, body: Json, sending: "asyncio.Task[list[Json] | str]") -> None:
+    async def _show_late(self, body: Json, sending: "asyncio.Task[list[Json] | Refusal]") -> None:
         outcome, view = await sending, body["view"]
-        shown = to_again(view, outcome) if isinstance(outcome, str) else to_view(outcome)
+        shown = to_again(view, str(outcome)) if isinstance(outcome, Refusal) else to_view(outcome)
         await self._update(body, view["id"], shown)
 
     async def _update(self, body: Json, view_id: str, view: Json) -> None:
@@ -176,10 +177,10 @@ class AdminForms:
             if person is not None:
                 user = (await actor.web.find("users.info", user=person) or {}).get("user")
                 if user is None:
-                    raise Refusal(NO_MEMBER)
+                    raise Refusal(NO_MEMBER, field=PERSON)
                 checked[PERSON] = to_account(person, str(user.get("team_id") or actor.team_id), actor.web.token)
             if channel is not None and (await self._directory.find_channel(actor.web, channel)).name is None:
-                raise Refusal(NO_CHANNEL)
+                raise Refusal(NO_CHANNEL, field=CHANNEL)
         return checked
 
     async def _apologise(self, body: Json, error: Exception) -> None:
@@ -216,6 +217,7 @@ def to_input(field: Field) -> Json:
                 "text": to_plain_text(abbreviate(option.label, LABEL_CHARS)),
                 "value": f"{VALUE}{option.value}",
             }
+            | ({"description": to_plain_text(abbreviate(option.detail, LABEL_CHARS))} if option.detail else {})
             for option in field.options
         }
         element |= {"type": "static_select", "options": list(options.values())}

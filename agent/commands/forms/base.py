@@ -13,10 +13,11 @@ MOST_OPTIONS = 25
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One of the values that a field may have; the value may be empty."""
+    """One of the values that a field may have; the value may be empty. `detail` is shown smaller below the label."""
 
     value: str
     label: str
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)

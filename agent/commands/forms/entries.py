@@ -1,4 +1,4 @@
-"""What was entered into a form, on a page or in a chat."""
+"""What was entered into a form, on a page or in a chat. A `Refusal` may name the `field` that it is about."""
 
 import re
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class Form:
         if not text:
             return None
         if not (text.isascii() and text.isdecimal()) or len(text) > 15:
-            raise Refusal(f"{self.text(name)[:40]!r} is no whole number; write one such as 50,000.")
+            raise Refusal(f"{self.text(name)[:40]!r} is no whole number; write one such as 50,000.", field=name)
         return int(text)
 
     def amount(self, name: str) -> Decimal | None:
@@ -41,5 +41,5 @@ class Form:
         if not text:
             return None
         if not AMOUNT.fullmatch(text):
-            raise Refusal(f"{self.text(name)[:40]!r} is no amount; write one such as 2.50.")
+            raise Refusal(f"{self.text(name)[:40]!r} is no amount; write one such as 2.50.", field=name)
         return Decimal(text)

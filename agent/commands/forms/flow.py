@@ -3,8 +3,6 @@
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from agent.app import App
 from agent.commands.base import Request, open_request
 from agent.commands.forms.acts import ACTS, Act
@@ -13,6 +11,7 @@ from agent.commands.forms.changes import list_own_entries, read_latest_entry, un
 from agent.commands.forms.entries import Form
 from agent.commands.forms.requests import DECISIONS
 from agent.queue.inbox import accept_answered
+from shared.db.driver import Session
 from shared.db.errors import refusals
 from shared.db.statements import load_statements
 from shared.errors import Refusal
@@ -47,7 +46,7 @@ async def send_form(app: App, asker: Asker, name: str, *, values: Mapping[str, s
     """Do what a form asks for, once for an `event_id`; raises `Refusal` with the reason, and then nothing is done."""
     act = _find_act(name)
 
-    async def change(session: AsyncSession, request: Request) -> str:
+    async def change(session: Session, request: Request) -> str:
         return await act.do(session, request, Form(values))
 
     return await _change(app, asker, change, name=name, event_id=event_id)
@@ -56,14 +55,14 @@ async def send_form(app: App, asker: Asker, name: str, *, values: Mapping[str, s
 async def take_back(app: App, asker: Asker, entries: Sequence[int], *, event_id: str) -> Done:
     """Take back what a form has done: all of its entries, in this order."""
 
-    async def change(session: AsyncSession, _request: Request) -> str:
+    async def change(session: Session, _request: Request) -> str:
         return "; ".join([await undo(session, entry) for entry in entries])
 
     return await _change(app, asker, change, name="undo", event_id=event_id)
 
 
 async def _change(
-    app: App, asker: Asker, change: Callable[[AsyncSession, Request], Awaitable[str]], *, name: str, event_id: str
+    app: App, asker: Asker, change: Callable[[Session, Request], Awaitable[str]], *, name: str, event_id: str
 ) -> Done:
     sender, place = asker.sender, asker.place
     account = f"{sender.platform}:{sender.platform_user_id}"
@@ -85,7 +84,7 @@ async def _change(
     return Done(to_sentence(cut(sentence, TEXT_CHARS)), entries)
 
 
-async def _open(session: AsyncSession, app: App, asker: Asker) -> Request:
+async def _open(session: Session, app: App, asker: Asker) -> Request:
     request = await open_request(
         session, app, asker.sender, place=asker.place, context=asker.context, adapter=asker.place.platform
     )
@@ -107,4 +106,4 @@ def _sentences() -> Iterator[None]:
         with refusals():
             yield
     except Refusal as refusal:
-        raise Refusal(to_sentence(cut(str(refusal), TEXT_CHARS))) from None
+        raise Refusal(to_sentence(cut(str(refusal), TEXT_CHARS)), **refusal.fields) from None

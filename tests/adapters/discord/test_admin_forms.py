@@ -40,7 +40,7 @@ async def test_the_six_acts_are_done_undone_and_audited(server: Scene) -> None:
     acts: list[tuple[str, Mapping[str, str], str]] = [
         ("Pause", bob, f"{server.bob.id} is paused"),
         ("Limit", bob | {"scope": "=person", "dollars": "2.50"}, "the person may use 2.50 dollars in a month"),
-        ("Grant", bob | {"permission": "=user", "tokens": "7", "days": "3"}, "7 tokens and 0 dollars more"),
+        ("Grant", bob | {"permission": "=user", "tokens": "7", "days": "3"}, "7 tokens more until 20"),
         ("Channel mode", {"mode": "=always"}, "it answers every message"),
         ("Persona", {"persona": "=Sage"}, "The persona Sage answers in the channel"),
     ]
@@ -59,7 +59,7 @@ async def test_the_six_acts_are_done_undone_and_audited(server: Scene) -> None:
     # The form that undoes lists what is not undone, here the undoings themselves.
     undo = await open_form(server, server.ann, "undo")
     (label,) = undo.form["components"]
-    assert "by discord:" in label["component"]["options"][0]["label"]
+    assert " by you: " in label["component"]["options"][0]["label"]
     assert "has its old values again" in await (await server.ann.fills(undo)).answered()
     assert await server.value("SELECT count(DISTINCT who) FROM admin.audit WHERE who LIKE 'discord:%'") == 1
     assert server.bob.reads(server.general) == []

@@ -46,7 +46,7 @@ async def test_the_six_acts_are_done_undone_and_audited(office: Scene) -> None:
     acts: list[tuple[str, dict[str, str], str]] = [
         ("Pause", bob, f"{office.bob.id} is paused"),
         ("Limit", {"tokens": "50,000", "period": "=day"}, "the channel may use 50000 tokens in a day"),
-        ("Grant", bob | {"permission": "=user", "tokens": "7", "days": "3"}, "7 tokens and 0 dollars more"),
+        ("Grant", bob | {"permission": "=user", "tokens": "7", "days": "3"}, "7 tokens more until 20"),
         ("Channel mode", {"mode": "=always"}, "it answers every message"),
         ("Persona", {"persona": "=Sage"}, "The persona Sage answers in the channel"),
     ]
@@ -98,6 +98,45 @@ async def test_what_is_refused_keeps_the_form_open_with_the_reason(
     await office.sql("SELECT parley_set_permission(admin.find_user('slack', :id), 'admin')", id=office.bob.id)
     above = await open_form(office, office.bob, "admin pause")
     assert problem(await office.bob.submits(above, person=office.ann.id)).startswith("Only an owner may change")
+
+
+async def test_a_reason_stands_beside_the_field_that_it_is_about(office: Scene) -> None:
+    await begin(office)
+    wrong: list[tuple[str, dict[str, str], str]] = [
+        ("admin pause", {}, "person"),
+        ("admin limit", {"scope": "=person"}, "person"),
+        ("admin limit", {"tokens": "a lot"}, "tokens"),
+        ("admin limit", {"dollars": "a lot"}, "dollars"),
+        ("admin grant", {"person": office.bob.id}, "permission"),
+        ("admin grant", {"person": office.bob.id, "tokens": "7"}, "days"),
+        ("admin grant", {"person": office.bob.id, "tokens": "7", "days": "0"}, "days"),
+        ("admin grant", {"person": "U0NOBODY", "tokens": "7"}, "person"),
+        ("admin mode", {"mode": "=off", "channel": "C0ELSEWHERE"}, "channel"),
+    ]
+    for line, fields, field in wrong:
+        form = await open_form(office, office.ann, line)
+        assert list((await office.ann.submits(form, **fields)).response["errors"]) == [field], (line, fields)
+
+
+async def test_who_takes_back_reads_by_whom_each_change_is_and_that_there_are_more(office: Scene) -> None:
+    await begin(office)
+    grant = await open_form(office, office.ann, "admin grant")
+    await office.ann.submits(grant, person=office.bob.id, permission="=user", tokens="7", days="3")
+
+    field = (await open_form(office, office.ann, "admin undo"))["blocks"][0]
+    texts = [option["text"]["text"] for option in field["element"]["options"]]
+    latest = [text.partition(" by you: ")[2] for text in texts[:2]]
+    assert latest == ["added one of budget grants", "changed user 2 (users)"]
+    assert all(" by parley_app: " in text for text in texts[2:])
+    details = [option.get("description", {}).get("text", "") for option in field["element"]["options"]]
+    assert details[1].startswith("permission_after, permission_level")
+    assert field["label"]["text"] == "The change to take back"
+
+    add_personas = "INSERT INTO personas (name, system_prompt) SELECT 'P' || n, 'Be.' FROM generate_series(1, 25) AS n"
+    await office.sql(add_personas)
+    more = (await open_form(office, office.ann, "admin undo"))["blocks"][0]
+    assert more["label"]["text"] == "The change to take back (the latest 25)"
+    assert office.refusals() == []
 
 
 async def test_a_form_counts_once_also_while_the_database_is_slow(office: Scene) -> None:

@@ -185,6 +185,8 @@ def _check_options(options: list[Json]) -> None:
     for option in options:
         if not 1 <= len(option.get("label", "")) <= 100 or not 1 <= len(option.get("value", "")) <= 100:
             raise invalid("components.0.options", "Must be between 1 and 100 in length.", "BASE_TYPE_BAD_LENGTH")
+        if not 1 <= len(option.get("description", "-")) <= 100:
+            raise invalid("components.0.options", "Must be between 1 and 100 in length.", "BASE_TYPE_BAD_LENGTH")
 
 
 def check_commands(commands: Any) -> None:

@@ -170,6 +170,8 @@ def _check_options(element: Json, where: str) -> None:
         raise _bad(f"{where}/options", f"must have between 1 and {most} items")
     for number, option in enumerate(options):
         check_text(option.get("text"), f"{where}/options/{number}/text", 75)
+        if "description" in option:
+            check_text(option["description"], f"{where}/options/{number}/description", 75)
         if not 1 <= len(option.get("value", "")) <= 150:
             raise _bad(f"{where}/options/{number}/value", "must be less than 151 characters")
     if "initial_option" in element and element["initial_option"] not in options:

@@ -13,7 +13,12 @@ BEGIN
     INSERT INTO public.budget_grants (limit_user_id, limit_server_id, limit_budget_id, status, tokens, cost, ends_at, decided_at)
     SELECT CASE limit_table WHEN 'users' THEN limit_id END, CASE limit_table WHEN 'servers' THEN limit_id END,
            CASE limit_table WHEN 'budgets' THEN limit_id END, 'granted', tokens, dollars, until, now();
-    RETURN format('%s tokens and %s dollars more until %s', tokens, dollars, until);
+    RETURN format(
+        '%s more until %s',
+        concat_ws(' and ', CASE WHEN tokens > 0 THEN tokens || ' tokens' END,
+                  CASE WHEN dollars > 0 THEN trim_scale(dollars) || ' dollars' END),
+        to_char(until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI "UTC"')
+    );
 END
 $$;
 COMMENT ON FUNCTION admin.grant_more IS

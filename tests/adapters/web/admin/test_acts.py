@@ -25,7 +25,11 @@ async def test_each_act_is_in_the_audit_and_is_undone_beside_its_result(site: Si
         (person, {"act": "limit", "period": "day", "tokens": "", "dollars": "2.50"}, "may use 2.50 dollars in a day"),
         (person, {"act": "level", "permission": "user", "until": ""}, "bob is user now, and was guest"),
         (person, {"act": "level", "permission": "admin", "until": "2999-12-31"}, "bob is admin until 3000-01-01"),
-        (person, {"act": "more", "tokens": "20000", "until": "2999-12-31"}, "20000 tokens and 0 dollars more"),
+        (
+            person,
+            {"act": "more", "tokens": "20000", "until": "2999-12-31"},
+            "20000 tokens more until ",
+        ),
         (person, {"act": "pause"}, "bob is paused"),
         (SERVER, {"act": "pause"}, "nobody is answered on 4711"),
         (SERVER, {"act": "budget", "tokens": "7"}, "may use 7 tokens in 30 days"),
