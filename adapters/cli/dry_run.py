@@ -129,7 +129,7 @@ async def _play_beside(database: "SmallDatabase", request: dict[str, Any]) -> di
     try:
         while True:
             async with database.statement() as session:
-                row = (await session.execute(statements.find_dry_run, {"id": id_})).one_or_none()
+                row = (await session.execute(statements.look_at_dry_run, {"id": id_})).one_or_none()
                 has_workers = await workers.count(session, loop.time())
             if row is not None and row.reply is not None:
                 return dict(json.loads(row.reply))

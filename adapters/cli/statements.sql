@@ -21,9 +21,13 @@ SELECT parley_end_grants();
 WITH request AS (INSERT INTO dry_runs (request) VALUES (:request) RETURNING id)
 SELECT id, pg_notify('parley_changes', 'dry_runs') FROM request;
 
--- name: find_dry_run
--- `is_lost`: its worker is gone.
-SELECT reply, worker_id IS NOT NULL AND NOT EXISTS (SELECT FROM workers WHERE workers.id = worker_id) AS is_lost
+-- name: look_at_dry_run
+-- `is_lost`: its worker is gone. That somebody waits need not be durable.
+WITH reading AS (
+    UPDATE dry_runs SET read_at = now() WHERE id = :id AND read_at < now() - interval '1 second'
+    RETURNING set_config('synchronous_commit', 'off', true)
+)
+SELECT (SELECT count(*) FROM reading) AS looks, reply, worker_id IS NOT NULL AND NOT EXISTS (SELECT FROM workers WHERE workers.id = worker_id) AS is_lost
 FROM dry_runs WHERE id = :id;
 
 -- name: remove_dry_run

@@ -77,6 +77,7 @@ CREATE TABLE dry_runs (
     request text NOT NULL,
     worker_id bigint,
     reply text,
+    read_at timestamptz NOT NULL DEFAULT now(),
     created_at timestamptz NOT NULL DEFAULT now()
 );
 COMMENT ON TABLE dry_runs IS
@@ -85,6 +86,7 @@ COMMENT ON COLUMN dry_runs.id IS 'The row''s own number.';
 COMMENT ON COLUMN dry_runs.request IS 'What is tried, on which turns, and who pays: JSON.';
 COMMENT ON COLUMN dry_runs.worker_id IS 'The worker that plays it; NULL while it waits.';
 COMMENT ON COLUMN dry_runs.reply IS 'What came of it, JSON; NULL until then.';
+COMMENT ON COLUMN dry_runs.read_at IS 'When the command last looked for the reply: after ten seconds nobody waits for it.';
 COMMENT ON COLUMN dry_runs.created_at IS 'When the row was made.';
 -- Who may write here has turns of others answered again, at the cost of others.
 REVOKE INSERT, UPDATE, DELETE ON dry_runs FROM parley_admin;

@@ -28,6 +28,8 @@ SELECT sum(input_tokens + output_tokens), count(*)
 FROM token_logs JOIN user_platform_links USING (user_id)
 WHERE purpose = 'dry_run' AND platform_user_id = :account
 """
+# No worker plays one any more.
+REPLIED = "SELECT NOT EXISTS (SELECT FROM dry_runs WHERE worker_id IS NOT NULL AND reply IS NULL)"
 SUM = ("calculator__calculate", {"expression": "2 + 3"})
 DOCUMENT = ("file_manager__create_document", {"title": "a", "content": "b", "format": "txt"})
 
@@ -141,3 +143,37 @@ async def test_a_command_waits_for_no_dry_run_that_nobody_plays_any_more(
     with pytest.raises(Refusal, match="a person in it was erased" if erases else "has not come to the end of it"):
         await command
     await eventually(lambda: parley.value("SELECT NOT EXISTS (SELECT FROM dry_runs)"))
+
+
+@pytest.mark.parametrize("end", ["DELETE FROM dry_runs", "UPDATE dry_runs SET read_at = now() - interval '11 seconds'"])
+async def test_a_dry_run_ends_with_the_command_that_waits_for_it(parley: Parley, model: OpenAIStub, end: str) -> None:
+    numbers = [int(number) for number in (await recorded_turns(parley)).split(",")]
+    is_called = asyncio.Event()
+
+    async def hangs(_body: Body, _number: int) -> Answer:
+        is_called.set()
+        await asyncio.Event().wait()
+        return Answer()
+
+    model.play(hangs)
+    trial = {"persona": "Sage", "prompt": None, "model": None, "version": None, "turns": numbers, "last": 5}
+    payer_id = await parley.value("SELECT max(id) FROM users")
+    request = json.dumps({"trial": trial, "payer_id": payer_id, "is_estimate": False})
+    ask = "WITH r AS (INSERT INTO dry_runs (request) VALUES (:request)) SELECT pg_notify('parley_changes', 'dry_runs')"
+    await parley.sql(ask, request=request)
+    await is_called.wait()
+    calls = model.count
+
+    # Interrupted, it takes its row away; killed, it looks no more. Others were killed before a worker began.
+    await parley.sql(end)
+    unread = "INSERT INTO dry_runs (request, read_at) VALUES (:request, now() - interval '11 seconds')"
+    await parley.sql(unread, request=request)
+
+    async def is_over() -> bool:
+        return model.abandoned == 1 and bool(await parley.value(REPLIED))
+
+    await eventually(is_over)
+    model.play(["Ahoy."])
+    assert (await parley.ask("Hello?", user="bob")).content == "Ahoy."
+    assert model.count == calls + 1
+    assert await parley.value("SELECT count(*) FROM dry_runs WHERE worker_id IS NULL") == 1

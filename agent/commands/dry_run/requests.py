@@ -1,5 +1,6 @@
 """Plays the dry runs of a command, in its own process or for one that waits beside this worker."""
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from agent.live.notifier import JobTaker
 
 statements = load_statements(__file__)
+
+LOOK_SECONDS = 1.0
 
 
 async def play(app: "App", request: dict[str, Any]) -> dict[str, Any]:
@@ -40,10 +43,24 @@ async def play_waiting(app: "App", worker: "JobTaker") -> None:
             return
         reply: dict[str, Any] = {"refusal": "The worker has not come to the end of it; its log says why."}
         try:
-            reply = await play(app, json.loads(row.request))
+            reply = await _play_for_reader(app, row)
         finally:
             async with app.database.statement() as session:
                 await session.execute(statements.reply, {"id": row.id, "reply": json.dumps(reply)})
+
+
+async def _play_for_reader(app: "App", row: Any) -> dict[str, Any]:
+    """Play a dry run for as long as its command waits: what nobody reads is not paid any further."""
+    playing = asyncio.create_task(play(app, json.loads(row.request)), name="dry run")
+    try:
+        has_reader = True
+        while has_reader and not (await asyncio.wait({playing}, timeout=LOOK_SECONDS))[0]:
+            async with app.database.statement() as session:
+                has_reader = (await session.execute(statements.has_reader, {"id": row.id})).scalar_one()
+        return playing.result() if playing.done() else {"refusal": "Nobody waited for it any more."}
+    finally:
+        playing.cancel()
+        await asyncio.gather(playing, return_exceptions=True)
 
 
 async def remove_left(steps: Steps) -> None:

@@ -42,8 +42,15 @@ WHERE persona.name = :name;
 
 -- name: take
 UPDATE dry_runs SET worker_id = :worker_id
-WHERE id = (SELECT id FROM dry_runs WHERE worker_id IS NULL ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED)
+WHERE id = (
+    SELECT id FROM dry_runs WHERE worker_id IS NULL AND read_at > now() - interval '10 seconds'
+    ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED
+)
 RETURNING id, request;
+
+-- name: has_reader
+-- Whether its command still waits for the reply: it was neither interrupted nor killed.
+SELECT EXISTS (SELECT FROM dry_runs WHERE id = :id AND read_at > now() - interval '10 seconds');
 
 -- name: reply
 UPDATE dry_runs SET reply = :reply WHERE id = :id;

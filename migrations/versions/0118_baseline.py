@@ -5,7 +5,7 @@ from typing import Any
 
 from alembic import op
 
-revision = "0117"
+revision = "0118"
 down_revision = None
 
 SCHEMA = Path(__file__).resolve().parents[1] / "schema"
