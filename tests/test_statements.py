@@ -8,7 +8,6 @@ from pathlib import Path
 
 import asyncpg
 import pytest
-from sqlalchemy import BigInteger
 from sqlalchemy.sql.elements import TextClause
 
 from shared.db.database import Address
@@ -154,9 +153,9 @@ def test_a_statement_is_what_stands_below_its_name_without_the_comments(tmp_path
 def test_a_parameter_has_the_type_that_its_name_stands_for(tmp_path: Path) -> None:
     (tmp_path / "statements.sql").write_text(FILE)
 
-    statement = load_statements(str(tmp_path / "users.py"), {"id": BigInteger()}).find_user
+    statement = load_statements(str(tmp_path / "users.py"), {"id": "bigint"}).find_user
 
-    assert "WHERE id = $1::BIGINT" in to_sql(statement)
+    assert "WHERE id = $1::bigint" in to_sql(statement)
 
 
 def test_a_name_that_stands_nowhere_or_twice_is_an_error(tmp_path: Path) -> None:

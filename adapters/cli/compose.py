@@ -5,7 +5,6 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-import shared.schedules.phrases  # noqa: F401  # modules import it, with all patterns of dates, where they use it
 from adapters.base import ChatPlatform
 from adapters.folders import find_settings_class, list_folders
 from adapters.tables import update_tables

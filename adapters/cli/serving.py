@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING
 import asyncpg
 from sqlalchemy.exc import DBAPIError
 
+# Answers import these where they use them; here they would hold up all others meanwhile.
+import shared.db.pooling.sessions
+import shared.schedules.phrases  # noqa: F401
 from adapters.cli.compose import list_routes, note_known_words, open_app, warm_models
 from adapters.cli.console import complain
 from adapters.cli.neighbours import joined

@@ -28,7 +28,7 @@ from agent.queue.maintenance.totals import count_finished, store_events
 from agent.queue.worker import SWEEP_SECONDS, PeriodicTask, Worker
 from agent.turn.run import run_turn
 from agent.turn.running import Cancellations
-from shared.db.pooling.pool import REFUSED
+from shared.db.errors import server_errors
 from shared.db.statements import load_statements
 from shared.hooks import ModuleTick
 from shared.settings import Settings
@@ -120,7 +120,7 @@ async def _maintain(app: App) -> None:
     for part in parts:
         try:
             await part()
-        except REFUSED as error:
+        except server_errors() as error:
             # A row that the database can't work with stops what it belongs to, and nothing else.
             refusals.append(error)
     if refusals:

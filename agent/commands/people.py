@@ -1,10 +1,10 @@
 """The commands `/budget` and `/me`."""
 
-from sqlalchemy import select
-
 from agent.commands.base import Request, command
 from agent.people.billing.budget import find_server_budget_status, get_budget_status
-from shared.models import UserPlatformLink
+from shared.db.statements import load_statements
+
+statements = load_statements(__file__)
 
 MOST_LINKS = 20
 
@@ -36,15 +36,9 @@ async def show_budget(request: Request, *_: str) -> str:
 @command("me")
 async def show_user(request: Request, *_: str) -> str:
     """Show who you are here: user, permission, linked accounts."""
-    query = (
-        select(UserPlatformLink.platform, UserPlatformLink.platform_user_id, UserPlatformLink.platform_username)
-        .where(UserPlatformLink.user_id == request.user.id)
-        .order_by(UserPlatformLink.id)
-        .limit(MOST_LINKS)
-    )
-    async with request.app.database.transaction() as session:
-        links = (await session.execute(query)).all()
     user = request.user
+    async with request.app.database.statement() as session:
+        links = (await session.execute(statements.list_accounts, {"user_id": user.id, "limit": MOST_LINKS})).all()
     accounts = (f"{link.platform} {link.platform_username or link.platform_user_id}" for link in links)
     return (
         f"You are {user.name} (user {user.id}) with the permission {user.permission.label}. "

@@ -2,8 +2,6 @@
 
 from typing import Annotated
 
-from sqlalchemy import func, select
-
 from agent.commands.base import Request, command
 from agent.commands.signature import REST_OF_LINE, Keyword
 from agent.people.personas import resolve_persona
@@ -11,7 +9,6 @@ from shared.db.statements import load_statements
 from shared.errors import Refusal
 from shared.log import get_logger
 from shared.messages import Permission
-from shared.models import Persona
 
 statements = load_statements(__file__)
 
@@ -40,10 +37,9 @@ async def show_or_bind_persona(request: Request, name: Annotated[str, Keyword("s
 async def _bind(request: Request, name: str) -> str:
     place = request.place
     async with request.app.database.transaction() as session:
-        columns = (Persona.platform, Persona.platform_server_id, Persona.platform_channel_id, Persona.is_default)
-        row = (await session.execute(select(*columns).where(Persona.name == name).with_for_update())).one_or_none()
+        row = (await session.execute(statements.lock_persona, {"name": name})).one_or_none()
         if row is None:
-            names = (await session.scalars(select(Persona.name).order_by(Persona.name).limit(MOST_NAMES))).all()
+            names = (await session.execute(statements.list_persona_names, {"limit": MOST_NAMES})).scalars().all()
             hint = f"there are: {', '.join(names)}" if names else "there is none yet; `parley persona create` makes one"
             raise Refusal(f"There is no persona {name[:60]!r}; {hint}.")
         if row.is_default:
@@ -56,8 +52,8 @@ async def _bind(request: Request, name: str) -> str:
                 raise Refusal(
                     "This persona answers elsewhere; to take it from there needs more than a role on this server."
                 )
-        bound = func.parley_bind_persona(name, place.platform, place.server, place.channel)
-        await session.execute(select(bound))
+        bound = {"name": name, "platform": place.platform, "server": place.server, "channel": place.channel}
+        await session.execute(statements.bind_persona, bound)
     get_logger().info("persona_bound", user=request.user.id, place=place.key)
     # A persona has only one place, so binding it here removes it from its previous place.
     new_place = " / ".join(part for part in (place.platform, place.server, place.channel) if part)

@@ -24,3 +24,16 @@ ORDER BY turns.id DESC LIMIT 1;
 
 -- name: count_attempt
 SELECT parley_count_attempt(:door, :visitor, :most, :seconds);
+
+-- name: list_accounts
+SELECT platform, platform_user_id, platform_username FROM user_platform_links
+WHERE user_id = :user_id ORDER BY id LIMIT :limit;
+
+-- name: lock_persona
+SELECT platform, platform_server_id, platform_channel_id, is_default FROM personas WHERE name = :name FOR UPDATE;
+
+-- name: list_persona_names
+SELECT name FROM personas ORDER BY name LIMIT :limit;
+
+-- name: bind_persona
+SELECT parley_bind_persona(:name, :platform, :server, :channel);

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
+from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.memory.memories import Memories, StoredMemory
 from shared.memory.storage import NewMemory, Origin
@@ -113,7 +112,7 @@ def read_facts(entries: Any, statement_by_number: Mapping[int, Statement], facts
 
 
 async def store_facts(
-    session: AsyncSession, memory: Memories, *, place: Place, conversation_id: int, facts: Sequence[Fact]
+    session: Session, memory: Memories, *, place: Place, conversation_id: int, facts: Sequence[Fact]
 ) -> None:
     """Store the facts, each with its source, and mark those that they replace."""
     rows = [

@@ -8,14 +8,12 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy.exc import DBAPIError
-
 from agent.journal.pastes import has_pastes
 from agent.memory.deletion import DELETED
 from agent.memory.recordings import list_transcripts
 from agent.prompts import prompts
 from shared.db.database import Database
-from shared.db.errors import is_lost
+from shared.db.errors import is_lost, server_errors
 from shared.db.statements import load_statements
 from shared.log import get_logger
 from shared.memory.memories import Memories
@@ -47,19 +45,19 @@ class TurnMemories:
     async def _store_batch(self) -> int:
         try:
             return await self._store(BATCH)
-        except DBAPIError as error:
+        except server_errors() as error:
             if is_lost(error):
                 raise
         # One of them can't be stored: the others must not wait for it.
         try:
             return await self._store(1)
-        except DBAPIError as error:
+        except server_errors() as error:
             if is_lost(error):
                 raise
             async with self._database.transaction() as session:
                 turn_ids = [row.turn_id for row in (await session.execute(statements.claim_turns, {"limit": 1})).all()]
                 await session.execute(statements.end_turns, {"turn_ids": turn_ids})
-            log.error("turn_not_remembered", turns=turn_ids, cause=type(error.orig).__name__)
+            log.error("turn_not_remembered", turns=turn_ids, cause=type(getattr(error, "orig", error)).__name__)
             return len(turn_ids)
 
     async def _store(self, limit: int) -> int:

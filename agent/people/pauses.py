@@ -1,7 +1,6 @@
 """People and servers that an admin has paused: they get one sentence, and no model is asked."""
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
+from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.errors import Refusal
 from shared.messages import Place
@@ -21,7 +20,7 @@ class ServerPaused(Refusal):
     code = "paused"
 
 
-async def find_pause(session: AsyncSession, place: Place, *, is_person_paused: bool) -> Refusal | None:
+async def find_pause(session: Session, place: Place, *, is_person_paused: bool) -> Refusal | None:
     """Return what is said instead of a call that belongs to no turn; None where neither person nor server is paused."""
     parameters = {"platform": place.platform, "server": place.server}
     if is_person_paused or (await session.execute(statements.find_paused_server, parameters)).one_or_none() is not None:

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from agent.turn.confirmations.rows import ask_about_command, use_yes_to_command
+from shared.db.driver import Session
 from shared.errors import Refusal
 
 Action = Literal["/memory forget", "/memory forget all", "/erase me"]
@@ -27,14 +26,12 @@ class Confirmed:
     memory_ids: Sequence[int]
 
 
-async def ask_for_confirmation(
-    session: AsyncSession, user_id: int, action: Action, memory_ids: Sequence[int] = ()
-) -> int:
+async def ask_for_confirmation(session: Session, user_id: int, action: Action, memory_ids: Sequence[int] = ()) -> int:
     """Store a command until this person confirms it, and return its number; a newer one replaces it."""
     return await ask_about_command(session, user_id, action, arguments=json.dumps({"memory_ids": list(memory_ids)}))
 
 
-async def take_confirmed(session: AsyncSession, user_id: int, number: int) -> Confirmed:
+async def take_confirmed(session: Session, user_id: int, number: int) -> Confirmed:
     """Return the command with this number, which cannot be confirmed again; raises `Refusal` if there is none."""
     agreed = await use_yes_to_command(session, user_id, number)
     if agreed is None:

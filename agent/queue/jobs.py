@@ -17,9 +17,8 @@ from agent.queue.suspects import MAX_DEATHS, SUSPECT_PRIORITY, WAIT_SECONDS, sta
 from shared.clock import Clock
 from shared.db.batching import BatchLoader
 from shared.db.database import Database, DatabaseLost, retry_on_lost_db
-from shared.db.errors import sqlstate_of
+from shared.db.errors import server_errors, sqlstate_of
 from shared.db.migrations import newest_revision
-from shared.db.pooling.pool import REFUSED
 from shared.db.statements import load_statements
 from shared.errors import Superseded
 from shared.log import get_logger
@@ -179,7 +178,7 @@ class JobQueue:
         """Leave all jobs of the worker to others, and take none."""
         worker_id, self.worker_id = self.worker_id, None
         if worker_id is not None:
-            async with self.database.transaction() as session:
+            async with self.database.statement() as session:
                 await session.execute(statements.release_jobs, {"worker_id": worker_id})
                 await session.execute(statements.remove_worker, {"worker_id": worker_id})
 
@@ -292,7 +291,7 @@ class Runner:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-            with suppress(DatabaseLost, *REFUSED):
+            with suppress(DatabaseLost, *server_errors()):
                 await self.queue.leave()
             self.queue.is_leaving = False
 
@@ -372,6 +371,6 @@ class Runner:
 
 def describe(error: Exception) -> str:
     """Return an error as text for the operator; a database's without its own, which may hold people's messages."""
-    if isinstance(error, REFUSED):
+    if isinstance(error, server_errors()):
         return f"{type(getattr(error, 'orig', error)).__name__} ({sqlstate_of(error)})"
     return redact_text(f"{type(error).__name__}: {error}")[:500]

@@ -18,7 +18,7 @@ from agent.queue.jobs import JobQueue, Runner, RunTurn
 from agent.queue.suspects import PRIORITIES
 from shared.clock import Clock
 from shared.db.database import Database, DatabaseLost
-from shared.db.pooling.pool import REFUSED
+from shared.db.errors import server_errors
 from shared.db.statements import load_statements
 from shared.log import get_logger
 
@@ -57,7 +57,7 @@ class _Sweeper:
 
     async def sweep(self) -> None:
         # Nothing here waits for a lock that others may hold for long: the heartbeat would stop.
-        async with self._database.transaction() as session:
+        async with self._database.statement() as session:
             worker_id, own = self._runner.worker_id, list(self._runner.queue.own_ids)
             heartbeat = await session.execute(statements.renew_heartbeat, {"id": worker_id})
             if not heartbeat.all() and self._runner.worker_id == worker_id:
@@ -77,11 +77,11 @@ class _Sweeper:
                 await session.execute(statements.remove_workers, {"dead": dead})
 
     async def requeue_lost(self) -> None:
-        async with self._database.transaction() as session:
+        async with self._database.statement() as session:
             await inbox.requeue_lost(session)
 
     async def end_expired(self) -> None:
-        async with self._database.transaction() as session:
+        async with self._database.statement() as session:
             await end_expired(session)
 
 
@@ -144,7 +144,7 @@ class Worker:
     async def _take_jobs(self) -> None:
         try:
             await asyncio.create_task(self._runner.take_jobs(), name="jobs")
-        except REFUSED as error:
+        except server_errors() as error:
             # Its tables work with other programs, or others held it for dead while this process was frozen.
             log.warning("worker_restarting", cause=str(error.__cause__ or error))
             await self._runner.leave()

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
 import asyncpg
@@ -30,14 +30,16 @@ from shared.db.embedded.server import start_postgres
 from shared.db.errors import OTHER_HISTORY, is_duplicate, is_lost, server_errors, sqlstate_of
 from shared.db.history import Witness
 from shared.db.hosts import KIND, READ_WRITE, URL, Host, Servers, list_hosts, read_url, write_libpq
+from shared.db.pooling.pool import Pool
 from shared.db.pooling.pooler import Beginning, SharedConnection, check_pooler, connect_shared, write_beginning
 from shared.db.pooling.room import POOL_SIZE, count_connections
+from shared.db.pooling.watch import Watch
 from shared.db.roles import APP_ROLE
 from shared.errors import ConfigurationError, Unavailable
 from shared.settings import Settings
 
 if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncSession
+    from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker
 
 Result = TypeVar("Result")
 FIRST_WAIT_SECONDS = 0.1
@@ -228,22 +230,11 @@ class Database:
     """The connection pool. Only `transaction()`, and `statement()` for single statements, commit."""
 
     def __init__(self, address: Address, *, pool_size: int = POOL_SIZE) -> None:
-        # Imported here: they bring SQLAlchemy, which takes half of the time of a command that runs one transaction.
-        from sqlalchemy.ext.asyncio import async_sessionmaker
-
-        from shared.db.pooling.pool import Pool, TextSession, create_engine
-        from shared.db.pooling.watch import Watch
-
         self.address = address
         self._pool = Pool(self._open, pool_size, address.servers, is_shared=address.pooler is not None)
-        self.engine = self._pool.engine
         self._watch = Watch(address.setting, self._pool, is_shared=address.pooler is not None)
-        self._sessions = async_sessionmaker(class_=TextSession, expire_on_commit=False, autoflush=True)
         # How transactions begin where sessions are shared.
         self._beginning: Beginning | None = None
-        # Long work is rare, and has a connection of its own with another limit, one at a time.
-        long = partial(self.connect, statement_seconds=LONG_STATEMENT_SECONDS)
-        self._long_sessions = async_sessionmaker(create_engine(long), class_=TextSession, expire_on_commit=False)
         self._long_work = asyncio.Lock()
 
     @property
@@ -259,11 +250,7 @@ class Database:
         been committed.
         """
         with self._raise_database_lost():
-            async with (
-                self._pool.member() as member,
-                self._sessions(bind=member.connection) as session,
-                session.begin(),
-            ):
+            async with self._pool.session() as session, session.begin():
                 yield session
 
     @asynccontextmanager
@@ -332,6 +319,14 @@ class Database:
     async def close(self) -> None:
         """Close all connections."""
         await self._pool.close()
+
+    @cached_property
+    def _long_sessions(self) -> "async_sessionmaker[AsyncSession]":
+        # Imported here: it brings SQLAlchemy, which short commands do without.
+        from shared.db.pooling.sessions import create_sessions
+
+        # Long work is rare, and has a connection of its own with another limit, one at a time.
+        return create_sessions(partial(self.connect, statement_seconds=LONG_STATEMENT_SECONDS))
 
     @contextmanager
     def _raise_database_lost(self) -> Iterator[None]:

@@ -5,8 +5,9 @@ statement is compiled once.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -28,11 +29,6 @@ def to_sql(statement: "Executable") -> str:
     return _compile(statement)[0]
 
 
-def to_clause(statement: "Executable") -> "Executable":
-    """Return a statement as SQLAlchemy takes it."""
-    return statement.clause if isinstance(statement, Statement) else statement
-
-
 class Rows(Protocol):
     """The rows of a result; a subset of SQLAlchemy's `Result`."""
 
@@ -50,6 +46,14 @@ class Rows(Protocol):
 
     def scalar_one(self) -> Any:
         """Return the first value of the only row."""
+        ...
+
+    def scalar_one_or_none(self) -> Any:
+        """Return the first value of the only row, None when there is none."""
+        ...
+
+    def scalars(self) -> Iterable[Any]:
+        """Return the first value of each row."""
         ...
 
 
@@ -100,6 +104,12 @@ class _Rows:
     def scalar_one(self) -> Any:
         return self.one()[0]
 
+    def scalar_one_or_none(self) -> Any:
+        return self.one()[0] if self._rows else None
+
+    def scalars(self) -> list[Any]:
+        return [row[0] for row in self._rows]
+
 
 class Connection:
     """A pooled connection in autocommit mode."""
@@ -126,6 +136,16 @@ class Connection:
         return self._driver.transaction()
 
 
+async def read_json(connection: asyncpg.Connection) -> None:
+    """Have a new connection take JSON as strings and parse what it returns; it is cut if that fails."""
+    with ExitStack() as closing:
+        # It would give other values to the next statement.
+        closing.callback(connection.terminate)
+        for name in ("json", "jsonb"):
+            await connection.set_type_codec(name, schema="pg_catalog", encoder=str, decoder=json.loads)
+        closing.pop_all()
+
+
 async def close_connection(connection: asyncpg.Connection) -> None:
     """Close a connection; a server that is silent is not waited for."""
     try:
@@ -137,10 +157,8 @@ async def close_connection(connection: asyncpg.Connection) -> None:
 @lru_cache(maxsize=512)
 def _compile(statement: "Executable") -> tuple[str, tuple[str, ...], dict[str, Any]]:
     if isinstance(statement, Statement):
-        if not statement.types:
-            return statement.numbered, statement.names, {}
-        statement = statement.clause
-    # Where types or tables of SQLAlchemy are named, it is imported.
+        return statement.numbered, statement.names, {}
+    # Where tables of SQLAlchemy are named, it is imported.
     from sqlalchemy.dialects.postgresql.asyncpg import dialect
 
     compiled = cast("SQLCompiler", cast(Any, statement).compile(dialect=cast(Any, dialect)()))

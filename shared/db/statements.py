@@ -7,14 +7,12 @@ parameters by name. The text never changes, so that each connection plans a stat
 
 import re
 from collections.abc import Mapping
-from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sqlalchemy import TextClause
-    from sqlalchemy.types import TypeEngine
 else:
     # Our sessions take a statement as one. SQLAlchemy is imported only where a session runs one: commands of the
     # terminal run a few by the driver, and start without it in half the time.
@@ -22,36 +20,30 @@ else:
 
 FILE = "statements.sql"
 NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
-PARAMETER = re.compile(r"(?<![:\w]):(\w+)")
+# Behind a backslash it is a colon.
+PARAMETER = re.compile(r"(?<![:\w\\]):(\w+)")
 COMMENT = re.compile(r"^\s*--.*\n", re.MULTILINE)
 
 
 class Statement(TextClause):
     """One statement: for SQLAlchemy's sessions a text, for the driver `numbered` with the values of `names`."""
 
-    def __init__(self, text: str, types: "Mapping[str, TypeEngine[Any]]" = MappingProxyType({})) -> None:
+    def __init__(self, text: str, types: Mapping[str, str] = MappingProxyType({})) -> None:
         self.text = text
         self.types = types
         self.names = tuple(dict.fromkeys(PARAMETER.findall(text)))
-        places = {name: f"${number}" for number, name in enumerate(self.names, start=1)}
-        self.numbered = PARAMETER.sub(lambda match: places[match[1]], text)
+        casts = {name: f"::{type_}" for name, type_ in types.items()}
+        places = {name: f"${number}{casts.get(name, '')}" for number, name in enumerate(self.names, start=1)}
+        self.numbered = PARAMETER.sub(lambda match: places[match[1]], text).replace("\\:", ":")
 
     def __str__(self) -> str:
         return self.text
 
-    @cached_property
-    def clause(self) -> "TextClause":
-        """The statement as SQLAlchemy has it."""
-        from sqlalchemy import bindparam, text
-
-        sql = self.text
-        return text(sql).bindparams(*(bindparam(name, type_=type_) for name, type_ in self.types.items()))
-
 
 class Statements:
-    """The statements of one file, each an attribute; `types` are those of parameters by name."""
+    """The statements of one file, each an attribute; `types` are those of parameters, in Postgres' words."""
 
-    def __init__(self, texts: Mapping[str, str], types: "Mapping[str, TypeEngine[Any]]") -> None:
+    def __init__(self, texts: Mapping[str, str], types: Mapping[str, str]) -> None:
         self._texts = texts
         self._types = types
 
@@ -66,7 +58,7 @@ class Statements:
         return statement
 
 
-def load_statements(python_file: str, types: "Mapping[str, TypeEngine[Any]] | None" = None) -> Statements:
+def load_statements(python_file: str, types: Mapping[str, str] | None = None) -> Statements:
     """Return the statements beside a Python file; `types` are those of parameters whose type Postgres can't know.
 
     Raises `ValueError` when two have one name.

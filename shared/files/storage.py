@@ -4,13 +4,14 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
+from dataclasses import replace
 from pathlib import PurePosixPath
 from tempfile import SpooledTemporaryFile
-
-from sqlalchemy import BigInteger, ColumnElement, delete, func, literal, select, true, update
+from typing import TYPE_CHECKING, cast
 
 from shared.clock import Clock
 from shared.db.database import Database
+from shared.db.statements import load_statements
 from shared.errors import FileDamaged, FileLost, NotFound, ToolError, Unavailable
 from shared.files.file_types import HEAD_BYTES, detect_type
 from shared.files.filenames import clean_filename, new_key
@@ -20,11 +21,15 @@ from shared.files.stores import open_store
 from shared.files.stores.content import CHUNK_BYTES, MEGABYTE, Content, hash_chunks, iterate, put
 from shared.files.stores.store import Store
 from shared.messages import Author
-from shared.models.files import FileRecord
 from shared.sandbox.pool import Sandbox
 from shared.sandbox.programs import Finished, Program
 from shared.settings import Secrets, Settings
 from shared.text import MAX_ID
+
+if TYPE_CHECKING:
+    from shared.models import FileRecord
+
+statements = load_statements(__file__)
 
 MAX_LISTED = 100
 # What is read is held back until it is compared: up to this in memory, the rest on disk.
@@ -120,13 +125,15 @@ class Storage(FileLinks):
 
     async def open(self, database: Database, file_id: int) -> tuple[StoredFile, AsyncGenerator[bytes]]:
         """Return a file of any user, for a link that `check` has accepted; raises `NotFound`, and what `read` does."""
-        async with database.transaction() as session:
-            record = await session.get(FileRecord, file_id) if 0 < file_id <= MAX_ID else None
+        if not 0 < file_id <= MAX_ID:
+            raise NotFound(what="file")
+        async with database.statement() as session:
+            record = (await session.execute(statements.find_file, {"id": file_id})).one_or_none()
         if record is None or record.status != "stored":
             raise NotFound(what="file")
         return self.describe(record), self.read(to_content(record))
 
-    def describe(self, record: FileRecord) -> StoredFile:
+    def describe(self, record: "FileRecord") -> StoredFile:
         """Return the public fields of a file, with a new link."""
         return StoredFile(
             record.id,
@@ -190,27 +197,25 @@ class FilesOfUser:
             raise ToolError(f"A file may have up to {self._storage.max_file_bytes // MEGABYTE} MB.")
         if self.holds_secret is not None and await asyncio.to_thread(self.holds_secret, content):
             raise ToolError("The file is not stored: it holds a secret of this installation, or a person's credential.")
-        record = FileRecord(
-            user_id=self._user_id,
-            conversation_id=self._conversation_id,
-            turn_id=self._turn_id,
-            filename=clean_filename(filename),
-            minio_key=new_key(str(self._user_id), filename),
-            mime_type=detect_type(content, mime_type),
-            size_bytes=len(content),
-            sha256=hashlib.sha256(content).hexdigest(),
-            status="pending",
-            author=author or self.author,
-        )
+        values = {
+            "user_id": self._user_id,
+            "conversation_id": self._conversation_id,
+            "turn_id": self._turn_id,
+            "filename": clean_filename(filename),
+            "minio_key": new_key(str(self._user_id), filename),
+            "mime_type": detect_type(content, mime_type),
+            "size_bytes": len(content),
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "author": author or self.author,
+        }
         async with self._database.transaction() as session:
             # Serialises concurrent uploads of a user, which could otherwise exceed the quota together.
-            lock = func.pg_advisory_xact_lock(func.hashtextextended(f"files {self._user_id}", 0))
-            await session.execute(select(lock))
+            await session.execute(statements.lock_files, {"user_id": self._user_id})
             quota = await read_quota(session, self._user_id, self._storage.quotas)
             if len(content) > quota.free:
                 limit = f"{quota.limit // MEGABYTE:,} MB"
                 raise ToolError(f"No room: all your files together may take {limit}. Deleting old files makes room.")
-            session.add(record)
+            record = cast("FileRecord", (await session.execute(statements.add_file, values)).one())
         try:
             await self._storage.put(record.minio_key, content, record.mime_type)
         except (ToolError, Unavailable):
@@ -231,15 +236,9 @@ class FilesOfUser:
 
     async def list(self, *, limit: int = MAX_LISTED, skip: int = 0) -> list[StoredFile]:
         """Return the files, newest first."""
-        statement = (
-            select(FileRecord)
-            .where(FileRecord.user_id == self._user_id, FileRecord.status == "stored", self._is_visible())
-            .order_by(FileRecord.id.desc())
-            .limit(limit)
-            .offset(skip)
-        )
-        async with self._database.transaction() as session:
-            return [self._storage.describe(record) for record in await session.scalars(statement)]
+        async with self._database.statement() as session:
+            rows = (await session.execute(statements.list_files, self._scope | {"limit": limit, "skip": skip})).all()
+        return [self._storage.describe(record) for record in rows]
 
     async def link(self, file_id: int) -> StoredFile:
         """Return a file with a new link."""
@@ -255,18 +254,16 @@ class FilesOfUser:
         if not PurePosixPath(name).suffix:
             name = clean_filename(name + old.suffix)
             author = "stranger" if record.author == "stranger" and old.suffix else author
-        async with self._database.transaction() as session:
-            values = {"filename": name, "author": author}
-            await session.execute(update(FileRecord).where(FileRecord.id == record.id).values(values))
-        record.filename, record.author = name, author
-        return self._storage.describe(record)
+        async with self._database.statement() as session:
+            await session.execute(statements.rename_file, {"id": record.id, "filename": name, "author": author})
+        return replace(self._storage.describe(record), filename=name, author=to_author(author))
 
     async def delete(self, file_id: int) -> StoredFile:
         """Delete a file and return it; the content first, so that after a failure the row is there for another try."""
         record = await self._find(file_id, is_any_status=True)
         await self._storage.delete(record.minio_key)
-        async with self._database.transaction() as session:
-            await session.execute(delete(FileRecord).where(FileRecord.id == record.id))
+        async with self._database.statement() as session:
+            await session.execute(statements.remove_file, {"id": record.id})
         return self._storage.describe(record)
 
     async def run_program(self, program: Program, content: bytes) -> Finished:
@@ -278,26 +275,23 @@ class FilesOfUser:
         return self._storage.sandbox.enter(self._user_id)
 
     async def _mark(self, file_id: int, status: str) -> None:
-        async with self._database.transaction() as session:
-            await session.execute(update(FileRecord).where(FileRecord.id == file_id).values(status=status))
+        async with self._database.statement() as session:
+            await session.execute(statements.mark_file, {"id": file_id, "status": status})
 
-    def _is_visible(self) -> ColumnElement[bool]:
-        if self._conversation_id is None:
-            return true()
-        ids = (literal(self._user_id, BigInteger), literal(self._conversation_id, BigInteger))
-        return FileRecord.id.in_(select(func.parley_visible_files(*ids).table_valued("id").c.id))
+    @property
+    def _scope(self) -> dict[str, int | None]:
+        return {"user_id": self._user_id, "conversation_id": self._conversation_id}
 
-    async def _find(self, file_id: int, *, is_any_status: bool = False) -> FileRecord:
+    async def _find(self, file_id: int, *, is_any_status: bool = False) -> "FileRecord":
         if not 0 < file_id <= MAX_ID:
             raise NotFound(what="file")
-        async with self._database.transaction() as session:
-            record = await session.get(FileRecord, file_id)
-            is_visible = await session.scalar(select(FileRecord.id).where(FileRecord.id == file_id, self._is_visible()))
-        if record is None or record.user_id != self._user_id:
+        async with self._database.statement() as session:
+            record = (await session.execute(statements.find_own_file, self._scope | {"id": file_id})).one_or_none()
+        if record is None:
             raise NotFound(what="file")
-        if is_visible is None:
+        if not record.is_visible:
             raise ToolError("This file was sent in private, or elsewhere: ask for it in a direct message.")
         if record.status != "stored" and not is_any_status:
             label = to_label(record.id, record.filename, to_author(record.author))
             raise ToolError(f"The file {label} has not arrived; it has to be sent again.")
-        return record
+        return cast("FileRecord", record)

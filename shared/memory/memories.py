@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from shared.clock import Clock
 from shared.db.database import Database
+from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.errors import ToolError
 from shared.memory.embedders import Embedders
@@ -118,7 +117,7 @@ class Memories:
             author=author,
         )
 
-    async def add(self, memories: Sequence[NewMemory], session: AsyncSession | None = None) -> list[Added | None]:
+    async def add(self, memories: Sequence[NewMemory], session: Session | None = None) -> list[Added | None]:
         """Store memories of any persons in one statement, in the session's transaction or in one of their own.
 
         They are found by their words at once; a worker makes their vectors. See `add_memories` for what is returned.
@@ -297,9 +296,8 @@ class MemoryOfUser:
     async def read(self, ids: Sequence[int]) -> dict[int, StoredMemory]:
         """Return those of these memories that still exist and are visible here, by id."""
         async with self._transaction() as session:
-            return {
-                row.id: StoredMemory(*row) for row in await session.execute(statements.list_by_ids, {"ids": list(ids)})
-            }
+            rows = (await session.execute(statements.list_by_ids, {"ids": list(ids)})).all()
+        return {row.id: StoredMemory(*row) for row in rows}
 
     async def forget(self, memory_id: int) -> bool:
         """Delete a memory and what else was made of the turn that it was said in; the turn that asks is forgotten, too.
@@ -312,7 +310,7 @@ class MemoryOfUser:
             return await forget_visible(session, self.visibility.user_id, [memory_id], asked_in=self.turn_id) > 0
 
     @asynccontextmanager
-    async def _transaction(self) -> AsyncIterator[AsyncSession]:
+    async def _transaction(self) -> AsyncIterator[Session]:
         async with self.database.transaction() as session:
             await act_in(session, self.visibility)
             yield session

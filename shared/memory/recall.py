@@ -13,8 +13,6 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.memory.embeddings import Embedded
@@ -180,7 +178,7 @@ async def plan_search(session: Session, *, has_vectors: bool) -> None:
         await find_by_vectors(session, nobody, matches, query=Embedded(((0.0,),), Usage()))
 
 
-async def find_in_indexes(session: AsyncSession, matches: WordMatches, query: Embedded) -> dict[int, list[int]]:
+async def find_in_indexes(session: Session, matches: WordMatches, query: Embedded) -> dict[int, list[int]]:
     """Return what the indexes of very large scopes find, by scope; in a transaction in which the person acts."""
     vector = query.vectors[0]
     return await find_nearest(

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
+from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.memory.parameters import TYPES
 from shared.memory.tokenizer import MAX_CONTENT_CHARS, content_key, count_words, dated, split_text
@@ -73,7 +72,7 @@ class Added:
 
 
 async def add_memories(
-    session: AsyncSession, memories: Sequence[NewMemory], *, capacity: int = CAPACITY
+    session: Session, memories: Sequence[NewMemory], *, capacity: int = CAPACITY
 ) -> list[Added | None]:
     """Store these memories of any persons in one statement; a text that is too long is stored in parts.
 
@@ -118,7 +117,7 @@ def _to_row(memory: NewMemory, content: str, n: int) -> dict[str, Any]:
     }
 
 
-async def index_missing(session: AsyncSession, limit: int) -> int:
+async def index_missing(session: Session, limit: int) -> int:
     """Index up to `limit` memories that an admin has inserted or changed; returns how many."""
     memories = (await session.execute(statements.list_unindexed, {"limit": limit})).all()
     if not memories:

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from zlib import crc32
 
 import asyncpg
-from sqlalchemy import Text, bindparam, text
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.db.database import Database
-from shared.db.driver import to_sql
-from shared.db.statements import load_statements
+from shared.db.driver import Session, to_sql
+from shared.db.statements import Statement, load_statements
 from shared.log import get_logger
 from shared.memory.parameters import TYPES
 
@@ -28,8 +26,6 @@ KINDS = ("turn", "window")
 PREFIX = "memory_vectors_hnsw_"
 # An arbitrary number, the same in all processes: one of them builds.
 BUILD_LOCK = 7_209_534_103
-
-VECTOR = bindparam("vector", type_=Text())
 
 log = get_logger()
 
@@ -114,7 +110,7 @@ async def _build(connection: asyncpg.Connection, large: int) -> int:
 
 
 async def find_nearest(
-    session: AsyncSession, scope_ids: Sequence[int], *, model: str, vector: str, dimensions: int
+    session: Session, scope_ids: Sequence[int], *, model: str, vector: str, dimensions: int
 ) -> dict[int, list[int]]:
     """Return the memories nearest to a vector by scope, of those scopes whose indexes are ready."""
     quoted = str((await session.execute(statements.quote_model, {"model": model})).scalar_one())
@@ -129,7 +125,6 @@ async def find_nearest(
         if usable.issuperset(index.name for index in both):
             # A colon in a model's name is no parameter.
             query = " UNION ALL ".join(index.nearest for index in both).replace(quoted, quoted.replace(":", "\\:"))
-            ids_by_scope[scope_id] = list(
-                (await session.execute(text(query).bindparams(VECTOR), {"vector": vector})).scalars()
-            )
+            nearest = Statement(query, {"vector": "text"})
+            ids_by_scope[scope_id] = list((await session.execute(nearest, {"vector": vector})).scalars())
     return ids_by_scope

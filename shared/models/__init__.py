@@ -2,10 +2,8 @@
 
 from shared.models.base import Base
 from shared.models.files import FileRecord
-from shared.models.people import User, UserPlatformLink
-from shared.models.places import Persona, Server
 from shared.models.queue import InboxMessage
-from shared.models.tools import Agent, McpServer, McpTool, Skill
+from shared.models.tools import Agent, McpServer, Skill
 from shared.models.turns import Conversation, Turn, TurnEvent
 
 __all__ = [
@@ -15,12 +13,7 @@ __all__ = [
     "FileRecord",
     "InboxMessage",
     "McpServer",
-    "McpTool",
-    "Persona",
-    "Server",
     "Skill",
     "Turn",
     "TurnEvent",
-    "User",
-    "UserPlatformLink",
 ]

@@ -54,20 +54,6 @@ class McpServer(Row, Base):
     last_error: Mapped[str | None]
 
 
-class McpTool(Row, Base):
-    """A version of a tool. When the server changes the tool, a new row is inserted, which an admin has to approve."""
-
-    __tablename__ = "mcp_tools"
-
-    server_id: Mapped[int]
-    name: Mapped[str]
-    hash: Mapped[str]
-    description: Mapped[str]
-    input_schema: Mapped[dict[str, Any]]
-    approved: Mapped[bool]
-    last_seen_at: Mapped[datetime]
-
-
 class Skill(Row, Base):
     """A skill in the Agent Skills format; a row is used instead of a folder of the same name."""
 

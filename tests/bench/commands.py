@@ -91,7 +91,7 @@ ALONE = {
 # The promise: doctor asks all others, only a program that is whole answers a turn, and a restore starts programs
 # of Postgres.
 USUAL = 0.4
-BY_NAME = {"doctor": 2.0, "ask alone": 1.2, "chat alone": 1.2, "restore alone": 2.0}
+BY_NAME = {"doctor": 2.0, "ask alone": 0.8, "chat alone": 0.8, "restore alone": 2.0}
 SKILL = "---\nname: greet\ndescription: Greets people.\n---\nSay hello.\n"
 PERSONA = """
 apiVersion: parley.chat/v1alpha1

@@ -11,7 +11,6 @@ from shared.db.database import Database
 from shared.memory.memories import Memories, NewMemory, Origin
 from shared.memory.tokenizer import split_words
 from shared.messages import Place
-from shared.models import User
 from tests.bench.memory_dialogues import Dialogue, make_dialogue, windows
 from tests.bench.memory_topics import TUNED, Corpus
 
@@ -150,9 +149,7 @@ async def _measure(
 
 async def _prepare(database: Database, place: Place) -> tuple[int, int]:
     async with database.transaction() as session:
-        user = User(has_memories=True)
-        session.add(user)
-        await session.flush()
+        user = await session.execute(text("INSERT INTO users (has_memories) VALUES (true) RETURNING id"))
         result = await session.execute(
             text(
                 "INSERT INTO conversations (platform, platform_server_id, platform_channel_id, is_direct)"
@@ -160,7 +157,7 @@ async def _prepare(database: Database, place: Place) -> tuple[int, int]:
             ),
             {name: getattr(place, name) for name in ("platform", "server", "channel", "is_direct")},
         )
-        return user.id, int(result.scalar_one())
+        return user.scalar_one(), int(result.scalar_one())
 
 
 async def _stems(database: Database, dialogue: Dialogue) -> Callable[[str], str]:

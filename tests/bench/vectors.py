@@ -11,6 +11,7 @@ from pathlib import Path
 import uvloop
 from pydantic import SecretStr
 from rich.console import Console
+from sqlalchemy import text
 
 from adapters.tables import update_tables
 from shared.clock import SystemClock
@@ -19,7 +20,6 @@ from shared.memory.memories import Memories
 from shared.memory.storage import NewMemory, Origin
 from shared.memory.vectors import read_progress
 from shared.messages import Place
-from shared.models import User
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
 from tests.support.connections import run_as_owner
@@ -35,10 +35,8 @@ WORDS = ("garden", "invoice", "holiday", "train", "music", "doctor", "window", "
 async def make_people(database: Database) -> list[int]:
     """Return the ids of new users."""
     async with database.transaction() as session:
-        users = [User() for _ in range(PEOPLE)]
-        session.add_all(users)
-        await session.flush()
-        return [user.id for user in users]
+        statement = text("INSERT INTO users (has_memories) SELECT false FROM generate_series(1, :count) RETURNING id")
+        return list((await session.execute(statement, {"count": PEOPLE})).scalars())
 
 
 def sentence(number: int) -> str:

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from sqlalchemy import Executable, event
+from sqlalchemy.ext.asyncio import AsyncSession
 
 from shared.db.database import Address, Database
 from shared.db.driver import Connection, Rows
@@ -16,7 +17,16 @@ class CountedDatabase(Database):
     def __init__(self, address: Address) -> None:
         super().__init__(address)
         self.statements: list[str] = []
-        event.listen(self.engine.sync_engine, "before_cursor_execute", self._note)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncSession]:
+        async with super().transaction() as session:
+            connection = (await session.connection()).sync_connection
+            event.listen(connection, "before_cursor_execute", self._note)
+            try:
+                yield session
+            finally:
+                event.remove(connection, "before_cursor_execute", self._note)
 
     @asynccontextmanager
     async def statement(self) -> AsyncIterator[Connection]:

@@ -2,10 +2,11 @@
 
 from collections.abc import AsyncIterator
 
+from sqlalchemy import text
+
 from shared.db.database import Database
 from shared.files.storage import Storage
 from shared.files.stores.store import Store
-from shared.models.people import User
 
 
 async def chunks(*parts: bytes) -> AsyncIterator[bytes]:
@@ -18,7 +19,5 @@ async def everything(store: Store | Storage, key: str) -> bytes:
 
 
 async def add_user(database: Database) -> int:
-    user = User()
     async with database.transaction() as session:
-        session.add(user)
-    return user.id
+        return int((await session.execute(text("INSERT INTO users DEFAULT VALUES RETURNING id"))).scalar_one())

@@ -21,7 +21,6 @@ from shared.db.statements import load_statements
 from shared.errors import ParleyError, ToolError, Unavailable
 from shared.http.client import GuardedClient
 from shared.log import get_logger
-from shared.models import Agent
 from shared.redaction import redact_text
 from shared.settings import A2A_PREFIX, Secrets
 from shared.text import MAX_DEPTH, clean, clean_json, cut
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 
     from agent.agents.a2a.exchange import Question, TaskProgress
     from agent.agents.a2a.http import Address
+    from shared.models import Agent
 
 WELL_KNOWN = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 CARD_LIFE_SECONDS = 600.0
@@ -86,11 +86,11 @@ class RemoteAgents:
 
     def forget_cards(self, table: str | None) -> None:
         """Fetch the agents' cards again if their table has changed, or may have: None."""
-        if table in (None, Agent.__tablename__):
+        if table in (None, "agents"):
             self._cards.clear()
 
     async def ask(
-        self, agent: Agent, task: str, *, seconds: float, hops: tuple[str, ...], context_id: str, asker: Asker
+        self, agent: "Agent", task: str, *, seconds: float, hops: tuple[str, ...], context_id: str, asker: Asker
     ) -> PeerAnswer:
         """Send the task to the agent of this row; see `Peers.ask`. Each task gets a new context on the remote side."""
         # Importing the SDK is slow: in a thread it does not block the event loop.
@@ -118,7 +118,7 @@ class RemoteAgents:
             await self._note(statements.store_error, agent, error=None)
         return answer
 
-    async def _ask_in_time(self, agent: Agent, question: "Question", seconds: float) -> PeerAnswer:
+    async def _ask_in_time(self, agent: "Agent", question: "Question", seconds: float) -> PeerAnswer:
         from agent.agents.a2a.exchange import TaskProgress
         from agent.agents.a2a.http import Address
 
@@ -159,7 +159,7 @@ class RemoteAgents:
             ):
                 await cancel_task(client, running.progress.task_id)
 
-    async def _card(self, agent: Agent, address: "Address") -> "AgentCard":
+    async def _card(self, agent: "Agent", address: "Address") -> "AgentCard":
         from agent.agents.a2a.exchange import GARBAGE, to_card
         from agent.agents.a2a.http import FRESH
 
@@ -222,7 +222,7 @@ class RemoteAgents:
         is_finished = progress.state not in ASKS_BACK and progress.metadata.get("parley/finished") is not False
         return PeerAnswer(text, is_finished, tuple(files))
 
-    async def _note(self, statement: Any, agent: Agent, **values: Any) -> None:
+    async def _note(self, statement: Any, agent: "Agent", **values: Any) -> None:
         # Only information for the admin: if the database is down, the answer is still returned.
         with suppress(DatabaseLost):
             async with self._database.statement() as session:

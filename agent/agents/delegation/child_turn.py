@@ -5,10 +5,7 @@ reservation. Its user and conversation are the parent's, so that the ledger attr
 """
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
-
-from sqlalchemy import func, select
-from sqlalchemy.ext.asyncio import AsyncSession
+from typing import TYPE_CHECKING, Any
 
 from agent.journal.records import record, settle
 from agent.journal.steps import Entry, Step, TurnKey, TurnLog, list_steps
@@ -26,11 +23,14 @@ from agent.turn.context.builder import estimate
 from agent.turn.running import RESERVATION_SLACK_SECONDS, Request, RunningTurn, Spend, Start
 from agent.turn.services import TurnServices
 from shared.db.database import Database
+from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.errors import ConfigurationError, Stopped, Superseded, ToolError
 from shared.messages import Permission, Usage
-from shared.models import Agent, TurnEvent
 from shared.text import count_tokens
+
+if TYPE_CHECKING:
+    from shared.models import Agent
 
 statements = load_statements(__file__)
 
@@ -70,7 +70,7 @@ class OpenedChild:
     id: int
     call_id: str
     turn: RunningTurn | None = None
-    agent: Agent | None = None
+    agent: "Agent | None" = None
     services: TurnServices | None = None
     is_known: bool = False
 
@@ -94,7 +94,7 @@ async def open_child(services: TurnServices, asker: CallingTurn, call_id: str, *
         if turn is not None and turn.status != "running":
             return OpenedChild(turn.id, call_id)
         # Read again, because the agent may have been disabled since the tool was offered.
-        row = (await session.execute(select(Agent).where(Agent.name == agent, Agent.is_enabled))).scalar_one_or_none()
+        row: Any = (await session.execute(statements.find_agent, {"name": agent})).one_or_none()
         if row is None or Permission.from_label(row.required_permission) > asker.user.permission:
             raise ToolError(prompts().delegation.switched_off.format(agent=agent), agent=agent)
         if turn is None:
@@ -108,7 +108,7 @@ async def open_child(services: TurnServices, asker: CallingTurn, call_id: str, *
                 raise Superseded
             key = TurnKey(turn.id, attempt)
             await abandon(session, turn.id)
-            last = (await session.execute(select(func.max(TurnEvent.seq)).where(TurnEvent.turn_id == turn.id))).scalar()
+            last = (await session.execute(statements.find_last_event, {"turn_id": turn.id})).scalar_one()
             announcer = services.events.announcer(key, last_seq=-1 if last is None else last)
             start = _Begun(key, TurnLog(turn.id, await list_steps(session, turn.id)), announcer)
         services = with_script(services, row)
@@ -116,7 +116,7 @@ async def open_child(services: TurnServices, asker: CallingTurn, call_id: str, *
     return OpenedChild(start.key.id, call_id, turn=child, agent=row, services=services, is_known=turn is not None)
 
 
-def with_script(services: TurnServices, row: Agent) -> TurnServices:
+def with_script(services: TurnServices, row: "Agent") -> TurnServices:
     """Return the services with the scripted answers of this agent, if it has some, instead of the models.
 
     Raises `ToolError` if the script is wrong.
@@ -134,7 +134,7 @@ def with_script(services: TurnServices, row: Agent) -> TurnServices:
 
 
 async def _begin(
-    announcers: Listener, session: AsyncSession, asker: CallingTurn, parameters: dict[str, Any], task: str
+    announcers: Listener, session: Session, asker: CallingTurn, parameters: dict[str, Any], task: str
 ) -> _Begun:
     child_id = (await session.execute(statements.begin_child, parameters)).scalar_one_or_none()
     if child_id is None:
@@ -158,7 +158,7 @@ async def _begin(
 
 
 async def _to_child(
-    services: TurnServices, session: AsyncSession, asker: CallingTurn, start: _Begun, row: Agent
+    services: TurnServices, session: Session, asker: CallingTurn, start: _Begun, row: "Agent"
 ) -> RunningTurn:
     now = services.clock.monotonic()
     seconds = max(0.0, asker.deadline - now)
@@ -233,7 +233,7 @@ async def abandon_child(database: Database, child: RunningTurn) -> None:
         await session.execute(statements.end_child, parameters)
 
 
-async def read_result(session: AsyncSession, turn_id: int) -> DelegationResult:
+async def read_result(session: Session, turn_id: int) -> DelegationResult:
     """Return the result of a child turn that has ended."""
     row = (await session.execute(statements.read_outcome, {"id": turn_id})).one()
     steps = await list_steps(session, turn_id)

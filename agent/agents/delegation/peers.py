@@ -1,9 +1,10 @@
 """The interface for calling remote agents, which run in other installations."""
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from shared.models import Agent
+if TYPE_CHECKING:
+    from shared.models import Agent
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class Peers(Protocol):
     """Calls remote agents."""
 
     async def ask(
-        self, agent: Agent, task: str, *, seconds: float, hops: tuple[str, ...], context_id: str, asker: Asker
+        self, agent: "Agent", task: str, *, seconds: float, hops: tuple[str, ...], context_id: str, asker: Asker
     ) -> PeerAnswer:
         """Send the task to the agent of this row and return its answer; `seconds` is the timeout.
 

@@ -39,3 +39,10 @@ UPDATE turns SET status = 'cancelled', finished = false, error = 'orphaned', fin
 WHERE turns.status = 'running' AND turns.parent_turn_id IS NOT NULL
   AND parent.id = turns.parent_turn_id AND parent.status <> 'running'
 RETURNING turns.id;
+
+-- name: find_agent
+SELECT id, name, persona_id, url, headers, required_permission, env, last_error
+FROM agents WHERE name = :name AND is_enabled;
+
+-- name: find_last_event
+SELECT max(seq) FROM turn_events WHERE turn_id = :turn_id;

@@ -5,8 +5,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
+from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.messages import Place
 
@@ -46,13 +45,13 @@ class Limit:
         return f"{self.used:,.2f} of {self.whole:,.2f} dollars"
 
 
-async def find_limit(session: AsyncSession, table: Table, limit_id: int) -> Limit | None:
+async def find_limit(session: Session, table: Table, limit_id: int) -> Limit | None:
     """Return a limit, of tokens and dollars the one that is fuller; None if it does not exist any more."""
     row = (await session.execute(statements.find_limit, {"table": table, "id": limit_id})).one_or_none()
     return None if row is None else _to_limit(row)
 
 
-async def find_exhausted(session: AsyncSession, user_id: int, place: Place) -> Limit | None:
+async def find_exhausted(session: Session, user_id: int, place: Place) -> Limit | None:
     """Return the limit that refuses the person in this place; None if none is used up."""
     row = (await session.execute(statements.find_exhausted_limit, asdict(place) | {"user_id": user_id})).one_or_none()
     return None if row is None else _to_limit(row)

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from agent.prompts import prompts
+from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.messages import DueJob, IncomingMessage, Place, Sender
 
@@ -14,18 +13,18 @@ statements = load_statements(__file__)
 UNREAD = ("http", "a2a", "terminal")
 
 
-async def list_owners(session: AsyncSession) -> list[int]:
+async def list_owners(session: Session) -> list[int]:
     """Return the ids of the installation's owners."""
-    return list((await session.execute(statements.list_owners)).scalars().all())
+    return list((await session.execute(statements.list_owners)).scalars())
 
 
-async def list_approvers(session: AsyncSession) -> list[int]:
+async def list_approvers(session: Session) -> list[int]:
     """Return the ids of the owners and admins who are not paused, owners first."""
-    return list((await session.execute(statements.list_approvers)).scalars().all())
+    return list((await session.execute(statements.list_approvers)).scalars())
 
 
 async def to_notice(
-    session: AsyncSession, user_id: int, text: str, *, event_id: str, choices: Sequence[str] = ()
+    session: Session, user_id: int, text: str, *, event_id: str, choices: Sequence[str] = ()
 ) -> IncomingMessage | None:
     """Return the message that tells a person something in the direct conversation that they used last, if any.
 

@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from agent.commands.base import Request
 from agent.commands.grants.limits import Limit, find_exhausted, find_limit
 from agent.commands.grants.people import list_approvers, to_notice
 from agent.people.participants import ResolvedUser
 from agent.prompts import prompts
 from agent.queue.inbox import accept_within
+from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.errors import Refusal
 from shared.messages import IncomingMessage, Permission, Place
@@ -54,7 +53,7 @@ def describe_request(request: OpenRequest) -> str:
     return prompts().budgets.listed.format(number=request.id, amount=amount, title=limit.title, used=limit.shown_use)
 
 
-async def ask(session: AsyncSession, user: ResolvedUser, place: Place, *, amount: float | None) -> tuple[int, int]:
+async def ask(session: Session, user: ResolvedUser, place: Place, *, amount: float | None) -> tuple[int, int]:
     """Ask for more of the limit that refuses the person here; return the request's number and how many were told.
 
     Nobody is told a second time of the same request. Raises `Refusal` when no limit is used up, or the
@@ -91,9 +90,9 @@ async def ask(session: AsyncSession, user: ResolvedUser, place: Place, *, amount
     return number, len(notices)
 
 
-async def list_requests(session: AsyncSession, approver: Approver) -> list[OpenRequest]:
+async def list_requests(session: Session, approver: Approver) -> list[OpenRequest]:
     """Return the open requests that this person may decide on, the newest first."""
-    numbers = (await session.execute(statements.list_requests, {"limit": MOST_LISTED})).scalars().all()
+    numbers = (await session.execute(statements.list_requests, {"limit": MOST_LISTED})).scalars()
     requests = [await _find(session, number) for number in numbers]
     return [
         request for request in requests if request is not None and await _may_decide(session, approver, request.limit)
@@ -101,7 +100,7 @@ async def list_requests(session: AsyncSession, approver: Approver) -> list[OpenR
 
 
 async def decide(
-    session: AsyncSession, approver: Approver, number: int, *, amount: float | None, days: int | None, is_granted: bool
+    session: Session, approver: Approver, number: int, *, amount: float | None, days: int | None, is_granted: bool
 ) -> str:
     """Grant or refuse a request, tell the person who asked, and return what was done.
 
@@ -133,7 +132,7 @@ async def decide(
     return reply
 
 
-async def _find(session: AsyncSession, number: int) -> OpenRequest | None:
+async def _find(session: Session, number: int) -> OpenRequest | None:
     row = (await session.execute(statements.find_request, {"id": number})).one_or_none()
     if row is None:
         return None
@@ -149,7 +148,7 @@ async def _find(session: AsyncSession, number: int) -> OpenRequest | None:
     return OpenRequest(number, limit, amount, asked_by=row.asked_by_id)
 
 
-async def _may_decide(session: AsyncSession, approver: Approver, limit: Limit) -> bool:
+async def _may_decide(session: Session, approver: Approver, limit: Limit) -> bool:
     label = (await session.execute(statements.read_permission, {"id": approver.user.id})).scalar_one()
     if Permission.from_label(label) >= Permission.ADMIN:
         return True

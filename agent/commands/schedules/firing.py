@@ -9,13 +9,12 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from sqlalchemy.ext.asyncio import AsyncSession
-
 from agent.people.participants import ResolvedUser, find_user, with_roles
 from agent.prompts import prompts
 from agent.queue.inbox import accept_within
 from shared.dates.zones import resolve_zone
 from shared.db.database import Database
+from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.errors import ToolError
 from shared.log import get_logger
@@ -49,7 +48,7 @@ class DueRow:
 async def fire_due(database: Database) -> int:
     """Send the jobs that are due, each in a transaction of its own; return how many."""
     async with database.transaction() as session:
-        job_ids = (await session.execute(statements.list_due_jobs, {"limit": AT_ONCE})).scalars().all()
+        job_ids = (await session.execute(statements.list_due_jobs, {"limit": AT_ONCE})).scalars()
     count = 0
     for job_id in job_ids:
         async with database.transaction() as session:
@@ -69,7 +68,7 @@ async def fire_due(database: Database) -> int:
     return count
 
 
-async def lock_due(session: AsyncSession, job_id: int) -> DueRow | None:
+async def lock_due(session: Session, job_id: int) -> DueRow | None:
     """Lock a job and return it with its person; None if it is not due or another worker has it.
 
     A job whose person has lost the account or the permission that it needs is paused.
@@ -99,7 +98,7 @@ async def lock_due(session: AsyncSession, job_id: int) -> DueRow | None:
     return DueRow(row, user, message)
 
 
-async def pause(session: AsyncSession, job_id: int, reason: str) -> None:
+async def pause(session: Session, job_id: int, reason: str) -> None:
     """Pause a job that can't be run; its person sees the reason in the list of jobs."""
     await session.execute(statements.pause_job, {"id": job_id, "error": reason})
     log.warning("scheduled_job_paused", job=job_id)

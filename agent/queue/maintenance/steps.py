@@ -5,11 +5,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import TextClause
-
 from shared.clock import Clock
 from shared.db.database import Database
-from shared.db.statements import load_statements
+from shared.db.statements import Statement, load_statements
 
 statements = load_statements(__file__)
 
@@ -27,7 +25,7 @@ class Steps:
         self._clock = clock
         self._pause_factor = pause_factor
 
-    async def run(self, statement: TextClause, parameters: Mapping[str, Any] = MappingProxyType({})) -> Sequence[Any]:
+    async def run(self, statement: Statement, parameters: Mapping[str, Any] = MappingProxyType({})) -> Sequence[Any]:
         """Run one step in its own transaction, then pause; no rows if another process is at work."""
         began = self._clock.monotonic()
         async with self._database.long_transaction() as session:

@@ -14,7 +14,6 @@ from shared.credentials.row_secrets import filled_in
 from shared.errors import ToolError, Unavailable
 from shared.log import get_logger
 from shared.messages import Permission
-from shared.models import McpServer
 from shared.settings import MCP_PREFIX
 from shared.text import clean, clean_json, cut
 
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from mcp import Client
     from mcp.client import Transport
     from mcp_types import CallToolResult
+
+    from shared.models import McpServer
 
 CONNECT_SECONDS = 20.0
 LIST_SECONDS = 10.0
@@ -63,7 +64,7 @@ class Server:
     reads_private: bool
 
     @classmethod
-    def from_row(cls, row: McpServer) -> "Server":
+    def from_row(cls, row: "McpServer") -> "Server":
         """Return the server of a row."""
         return cls(
             id=row.id,

@@ -10,9 +10,7 @@ import json
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass, field
-from typing import Any
-
-from sqlalchemy import select
+from typing import TYPE_CHECKING, Any
 
 from agent.tools.mcp.connections import Connection, Listed, Server
 from agent.tools.providers import ToolProvider
@@ -21,14 +19,16 @@ from shared.db.statements import load_statements
 from shared.errors import ToolError
 from shared.log import get_logger
 from shared.messages import Permission
-from shared.models import McpServer, McpTool
 from shared.redaction import redact_text
 from shared.text import cut
 from shared.tools import Run, Tool, ToolContext
 
+if TYPE_CHECKING:
+    from shared.models import McpServer
+
 statements = load_statements(__file__)
 
-TABLES = (None, McpServer.__tablename__, McpTool.__tablename__)
+TABLES = (None, "mcp_servers", "mcp_tools")
 RESTART_SECONDS = 1.0
 # Every login of the database may announce changes, as often as it likes: what comes within this time is read together.
 GATHER_SECONDS = 0.25
@@ -97,10 +97,10 @@ class RemoteTools(ToolProvider):
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     async def _refresh(self) -> None:
-        async with self._database.transaction() as session:
-            rows = (await session.scalars(select(McpServer).where(McpServer.enabled).order_by(McpServer.name))).all()
-            pins = select(McpTool.server_id, McpTool.name, McpTool.hash).where(McpTool.approved)
-            approved = {tuple(pin) for pin in await session.execute(pins)}
+        async with self._database.statement() as session:
+            rows = (await session.execute(statements.list_servers)).all()
+            pins = (await session.execute(statements.list_approved_tools)).all()
+        approved = {tuple(pin) for pin in pins}
         refusals = {row.id: reason for row in rows if (reason := self._refuse(row)) is not None}
         fit = {row.id: row for row in rows if row.id not in refusals}
         for server_id in self._kept.keys() - fit.keys():
@@ -126,7 +126,7 @@ class RemoteTools(ToolProvider):
         for server_id, reason in refusals.items():
             await self._note_lost(server_id, reason)
 
-    def _refuse(self, row: McpServer) -> str | None:
+    def _refuse(self, row: "McpServer") -> str | None:
         if row.name in self._reserved:
             return f"{row.name} is the name of a module; give the server another one."
         if row.transport == "stdio" and not self._starts_programs:

@@ -25,3 +25,11 @@ LEFT JOIN LATERAL (
     ORDER BY platform <> :platform, id LIMIT 1
 ) AS link ON server.tells_user
 WHERE server.id = :server_id AND server.enabled;
+
+-- name: list_servers
+SELECT id, name, transport, command, args, env, url, headers, required_permission, read_only_tools, tells_nobody_tools,
+       reads_untrusted, reads_private, timeout_seconds, tells_user, pinned_at
+FROM mcp_servers WHERE enabled ORDER BY name;
+
+-- name: list_approved_tools
+SELECT server_id, name, hash FROM mcp_tools WHERE approved;

@@ -6,8 +6,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from sqlalchemy import select
-
 from agent.people.participants import ListedSkill
 from agent.prompts import prompts
 from agent.tools.calls import CallingTurn
@@ -16,12 +14,14 @@ from agent.tools.outcomes import Returned
 from agent.tools.providers import NO_TEXTS, ToolProvider
 from agent.tools.skills.folder import INSTRUCTIONS, SkillFolder
 from agent.tools.skills.format import SkillText, WrongSkill
+from shared.db.statements import load_statements
 from shared.documents.pages import to_page
 from shared.errors import ToolError
 from shared.messages import Permission
-from shared.models import Skill
 from shared.text import cut
 from shared.tools import Tool, ToolContext
+
+statements = load_statements(__file__)
 
 MODULE = "skills"
 # Of all descriptions together; each has the same room when they have more.
@@ -101,7 +101,7 @@ class SkillTools(ToolProvider):
         # Leaves a quarter of the limit for the escapes of JSON.
         size = max(100, context.app_settings.tool_result_max_chars * 3 // 4)
         async with context.transaction() as session:
-            row = (await session.scalars(select(Skill).where(Skill.name == name, Skill.is_enabled))).one_or_none()
+            row = (await session.execute(statements.find_skill, {"name": name})).one_or_none()
         if row is not None:
             skill = SkillText(name, row.description, row.body, files=tuple(sorted(row.files)))
         else:

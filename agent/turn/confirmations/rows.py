@@ -4,14 +4,12 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import TextClause
-
 from agent.journal.steps import TurnKey
 from agent.tools.outcomes import ApprovalRequest
 from agent.turn.confirmations.questions import list_calls
 from shared.db.database import Database
 from shared.db.driver import Session
-from shared.db.statements import load_statements
+from shared.db.statements import Statement, load_statements
 
 statements = load_statements(__file__)
 
@@ -68,7 +66,7 @@ async def find_consumed(database: Database, key: TurnKey, confirmation_id: int) 
 
 
 async def _find_agreed(
-    session: Session, statement: TextClause, confirmation_id: int, key: TurnKey | None = None
+    session: Session, statement: Statement, confirmation_id: int, key: TurnKey | None = None
 ) -> Agreed | None:
     parameters = {"id": confirmation_id, "turn_id": key and key.id, "attempt": key and key.attempt}
     row = (await session.execute(statement, parameters)).one_or_none()

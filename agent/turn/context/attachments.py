@@ -1,11 +1,9 @@
 """The attachments of a message: recorded with the turn, stored before any tool runs, listed by id in the prompt."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
-
-from sqlalchemy import insert, select
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.journal.files import PendingFile
 from agent.journal.steps import Step
@@ -23,7 +21,6 @@ from shared.files.storage import Storage
 from shared.http.client import GuardedClient
 from shared.log import get_logger
 from shared.messages import Attachment
-from shared.models import FileRecord
 from shared.sandbox.programs import REMEDY
 from shared.tasks import FairPool
 
@@ -61,7 +58,7 @@ async def draw_files(session: Session, user_id: int, attachments: Sequence[Attac
 
 
 async def record_files(
-    session: AsyncSession, files: Sequence[PendingFile], *, user_id: int, conversation_id: int, turn_id: int
+    session: Session, files: Sequence[PendingFile], *, user_id: int, conversation_id: int, turn_id: int
 ) -> None:
     """Insert the rows of the files, with status pending."""
     rows = [
@@ -79,20 +76,15 @@ async def record_files(
         for file in files
     ]
     if rows:
-        await session.execute(insert(FileRecord), rows)
+        await session.execute(statements.add_files, {"files": json.dumps(rows)})
 
 
-async def list_pending(session: AsyncSession, turn_id: int, attachments: Sequence[Attachment]) -> list[PendingFile]:
+async def list_pending(session: Session, turn_id: int, attachments: Sequence[Attachment]) -> list[PendingFile]:
     """Return the files of a turn that an earlier attempt has recorded but not stored, failed ones included."""
     if not attachments:
         return []
-    query = (
-        select(FileRecord.id, FileRecord.minio_key, FileRecord.status)
-        .where(FileRecord.turn_id == turn_id)
-        .order_by(FileRecord.id)
-        .limit(len(attachments))
-    )
-    rows = (await session.execute(query)).all()
+    parameters = {"turn_id": turn_id, "count": len(attachments)}
+    rows = (await session.execute(statements.list_stored_files, parameters)).all()
     pairs = zip(rows, attachments, strict=False)
     return [
         PendingFile(row.id, row.minio_key, attachment, has_failed=row.status == "failed")

@@ -66,3 +66,11 @@ UPDATE conversations SET window_turn_id = :begins WHERE id = :conversation_id;
 
 -- name: request_summary
 SELECT parley_ask_for_summary(:conversation_id);
+
+-- name: add_files
+INSERT INTO file_records (id, user_id, conversation_id, turn_id, filename, minio_key, mime_type, size_bytes, author)
+SELECT id, user_id, conversation_id, turn_id, filename, minio_key, mime_type, size_bytes, author
+FROM jsonb_populate_recordset(CAST(NULL AS file_records), CAST(:files AS jsonb));
+
+-- name: list_stored_files
+SELECT id, minio_key, status FROM file_records WHERE turn_id = :turn_id ORDER BY id LIMIT :count;

@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from shared.dates.times import list_durations
-
 # Addresses, file names and numbers are one word each: a part of an address is another address.
 WORD = re.compile(r"[^\W_](?:\S*[^\W_])?")
 POSSESSIVE = re.compile("['\u2019]s$")
@@ -56,6 +54,9 @@ class OwnWords:
             return True
         if time is None:
             return False
+        # Imported here, as by modules: with all patterns of dates, which most answers need none of.
+        from shared.dates.times import list_durations
+
         # It may be the end of something whose beginning and duration were said.
         durations = {duration for text in self._sources for duration in list_durations(text)}
         try:

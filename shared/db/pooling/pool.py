@@ -2,44 +2,44 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import asyncpg
-from sqlalchemy import NullPool, event
-from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, create_async_engine
 
-from shared.db.driver import Connection, close_connection, to_clause
-from shared.db.errors import is_broken, is_stale
+from shared.db.driver import Connection, close_connection, read_json
+from shared.db.errors import is_stale, server_errors
 from shared.db.hosts import Servers
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+
+    from shared.db.pooling.sessions import Sessions
 
 # How long one waits for a connection.
 WAIT_SECONDS = 15.0
 
-# Errors that the server reports, as SQLAlchemy and as asyncpg raise them.
-REFUSED = (DBAPIError, asyncpg.PostgresError)
-
 Opening = Callable[[], Awaitable[asyncpg.Connection]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Member:
-    """A connection to the server as SQLAlchemy holds it, and the driver's connection below it.
+    """The driver's connection to the server, and what SQLAlchemy has of it, once it had a transaction there.
 
     `age` counts the changes after which all earlier ones are useless, and the moves to another server.
     """
 
-    connection: AsyncConnection
     driver: asyncpg.Connection
     age: tuple[int, int]
+    connection: "AsyncConnection | None" = None
 
     @property
     def is_usable(self) -> bool:
         """Whether it is open, and in no transaction that could not be ended."""
-        return not (self.driver.is_closed() or self.connection.invalidated or self.driver.is_in_transaction())
+        is_invalid = self.connection is not None and self.connection.invalidated
+        return not (self.driver.is_closed() or is_invalid or self.driver.is_in_transaction())
 
 
 class Pool:
@@ -49,7 +49,7 @@ class Pool:
     """
 
     def __init__(self, opening: Opening, size: int, servers: Servers, *, is_shared: bool = False) -> None:
-        self.engine = create_engine(opening, is_shared=is_shared)
+        self._opening, self._is_shared = opening, is_shared
         self._room = asyncio.Semaphore(size)
         self._size = size
         self._servers = servers
@@ -63,13 +63,19 @@ class Pool:
             member = await self._take()
             try:
                 yield member
-            except (TimeoutError, asyncpg.PostgresError, SQLAlchemyError) as error:
+            except (*server_errors(), asyncpg.InterfaceError, TimeoutError) as error:
                 # The others were opened before the same change, and where one is silent, the others are.
                 if is_stale(error) or (isinstance(error, TimeoutError) and not member.is_usable):
                     self._changes += 1
                 raise
             finally:
                 await self._give_back(member)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator["AsyncSession"]:
+        """Open a session of SQLAlchemy for the block."""
+        async with self.member() as member, self._sessions.open(bind=await self._attach(member)) as session:
+            yield session
 
     @asynccontextmanager
     async def gap(self) -> AsyncIterator[None]:
@@ -84,6 +90,8 @@ class Pool:
         async with AsyncExitStack() as stack:
             for _ in range(self._size - 1):
                 member = await stack.enter_async_context(self.member())
+                # Attached later, it would forget what it has planned.
+                _ = await self._attach(member)
                 await use(Connection(member.driver))
 
     def renew(self) -> None:
@@ -115,10 +123,22 @@ class Pool:
                 return member
             await close_member(member)
         changes = self._changes
-        connection = await self.engine.connect()
-        raw = await connection.get_raw_connection()
+        driver = await self._opening()
+        await read_json(driver)
         # Opening may have moved to another server.
-        return Member(connection, raw.driver_connection, (changes, self._servers.moves))
+        return Member(driver, (changes, self._servers.moves))
+
+    @cached_property
+    def _sessions(self) -> "Sessions":
+        # Imported here: it takes a fifth of a second, and one answer needs no session.
+        from shared.db.pooling.sessions import Sessions
+
+        return Sessions(is_shared=self._is_shared)
+
+    async def _attach(self, member: Member) -> "AsyncConnection":
+        if member.connection is None:
+            member.connection = await self._sessions.attach(member.driver)
+        return member.connection
 
     async def _give_back(self, member: Member) -> None:
         if member.is_usable and member.age == (self._changes, self._servers.moves):
@@ -129,45 +149,11 @@ class Pool:
         await close_member(member)
 
 
-class TextSession(AsyncSession):
-    """A session that runs our named statements as well as SQLAlchemy's own."""
-
-    def execute(self, statement: Any, *args: Any, **options: Any) -> Any:
-        """Execute a statement as `AsyncSession` does."""
-        return super().execute(to_clause(statement), *args, **options)
-
-    def scalar(self, statement: Any, *args: Any, **options: Any) -> Any:
-        """Return the first value of a statement as `AsyncSession` does."""
-        return super().scalar(to_clause(statement), *args, **options)
-
-    def scalars(self, statement: Any, *args: Any, **options: Any) -> Any:
-        """Return the first values of a statement's rows as `AsyncSession` does."""
-        return super().scalars(to_clause(statement), *args, **options)
-
-
 async def close_member(member: Member) -> None:
     """Close a connection; a server that is silent is not waited for."""
     await close_connection(member.driver)
-    # What SQLAlchemy has of it; it may want to end a transaction that ended with the connection.
-    with suppress(SQLAlchemyError, asyncpg.InterfaceError):
-        await member.connection.close()
+    if member.connection is not None:
+        # Imported here: SQLAlchemy is, then.
+        from shared.db.pooling.sessions import close_attached
 
-
-def create_engine(opening: Opening, *, is_shared: bool = False) -> AsyncEngine:
-    """Return an engine that opens a connection each time, and keeps no statement prepared if sessions are shared."""
-    options = {"prepared_statement_cache_size": 0, "prepared_statement_name_func": str} if is_shared else {}
-
-    def create() -> object:
-        # As SQLAlchemy's `async_creator`, which takes no options.
-        return engine.sync_engine.dialect.loaded_dbapi.connect(async_creator_fn=opening, **options)
-
-    # Parameters contain message text, which must not be logged.
-    engine = create_async_engine("postgresql+asyncpg://", creator=create, hide_parameters=True, poolclass=NullPool)
-    event.listen(engine.sync_engine, "handle_error", _replace_useless_connections)
-    return engine
-
-
-def _replace_useless_connections(context: ExceptionContext) -> None:
-    error = context.original_exception
-    if is_stale(error) or is_broken(error) or isinstance(error, TimeoutError):
-        context.is_disconnect = True
+        await close_attached(member.connection)

@@ -12,7 +12,7 @@ import asyncpg
 from shared.db.connections import OF_A_POOLER, POOLED, REMEDIES, ReadOnlyDatabase, UnfitDatabase
 from shared.db.errors import is_read_only, sqlstate_of
 from shared.db.history import read_history
-from shared.db.pooling.pool import REFUSED, Pool
+from shared.db.pooling.pool import Pool
 
 SESSION = "SELECT pg_catalog.pg_backend_pid()"
 SHARED = "the session changes between statements"
@@ -24,7 +24,7 @@ NO_WRITES, OTHER_HISTORY = "its server takes no writes", "timeline {theirs}, not
 OTHER_DATABASE = "another database, another cluster, or a server that was promoted beside it"
 # How long the pool's server may take to tell its history.
 LOOK_SECONDS = 4.0
-FAILURES = (*REFUSED, OSError, asyncpg.InterfaceError, asyncpg.InternalClientError, UnfitDatabase)
+FAILURES = (asyncpg.PostgresError, OSError, asyncpg.InterfaceError, asyncpg.InternalClientError, UnfitDatabase)
 
 
 class Watch:

@@ -1,16 +1,15 @@
 """The database of a command that runs a few statements: one connection, without a pool and without SQLAlchemy."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Protocol
 
 import asyncpg
 
 from shared.db.connections import LONG_STATEMENT_SECONDS, STATEMENT_SECONDS
 from shared.db.database import Address, raise_database_lost
-from shared.db.driver import Connection, Session, close_connection
+from shared.db.driver import Connection, Session, close_connection, read_json
 from shared.db.errors import is_stale
 from shared.db.history import Witness
 
@@ -124,12 +123,7 @@ class SmallDatabase:
 
     async def _open(self, statement_seconds: float = STATEMENT_SECONDS) -> asyncpg.Connection:
         connection = await self.connect(statement_seconds=statement_seconds)
-        with ExitStack() as closing:
-            # Without the codecs it would give other values to the next statement.
-            closing.callback(connection.terminate)
-            for name in ("json", "jsonb"):
-                await connection.set_type_codec(name, schema="pg_catalog", encoder=str, decoder=json.loads)
-            closing.pop_all()
+        await read_json(connection)
         return connection
 
 

@@ -34,6 +34,7 @@ HEAVY = (
     "mcp",
     "pydantic",
     "rich",
+    "shared.schedules.phrases",
     "slack_bolt",
     "sqlalchemy",
     "starlette",
@@ -161,7 +162,7 @@ def test_what_modules_import_where_they_use_it_is_there_before_a_turn() -> None:
     ]
     nodes = [node for function in functions for node in ast.walk(function) if isinstance(node, ast.ImportFrom)]
     names = {node.module for node in nodes if f"{node.module}".startswith("shared.")}
-    program = f"import sys\nimport adapters.cli.compose\nprint(*{names!r} - sys.modules.keys())"
+    program = f"import sys\nimport adapters.cli.serving\nprint(*{names!r} - sys.modules.keys())"
 
     missing = run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=True).stdout.split()
 
@@ -177,6 +178,13 @@ def test_who_asks_beside_a_worker_that_answers_imports_no_program_of_their_own(s
         assert list_heavy(shell, "ask", "read it", "-f", "note.txt", "-m", "offline") == DATABASE
         # What only the whole program can do brings it.
         assert "agent.app" in list_heavy(shell, "chat", stdin="/me\n")
+
+
+def test_who_asks_where_no_worker_is_answers_without_sessions_and_patterns_of_dates(shell: Shell) -> None:
+    programs = {"agent.app", "agent.people.participants", "agent.tools", "yaml"}
+
+    assert list_heavy(shell, "ask", "What is 2+3?") == DATABASE | programs
+    assert list_heavy(shell, "chat", stdin="What is 2+3?\nand 3+4?\n") == DATABASE | programs
 
 
 def test_the_first_prompt_waits_for_nothing_that_only_draws_answers(shell: Shell) -> None:

@@ -6,13 +6,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from agent.memory.facts import Statement, read_facts
 from agent.memory.summaries.summarizer import Summarizer
 from agent.queue.edits import change_message
 from agent.queue.redaction import redact
 from shared.clock import SystemClock
+from shared.db.driver import Session
 from shared.memory.memories import Memories, StoredMemory
 from shared.memory.own import forget_own
 from shared.memory.storage import Added, NewMemory
@@ -95,7 +95,7 @@ class HeldMemories(Memories):
         self.of_user = real.of_user  # type: ignore[method-assign]  # the real ones, but for `add`
         self._real, self.stored, self.go = real, asyncio.Event(), asyncio.Event()
 
-    async def add(self, memories: Sequence[NewMemory], session: AsyncSession | None = None) -> list[Added | None]:
+    async def add(self, memories: Sequence[NewMemory], session: Session | None = None) -> list[Added | None]:
         records = await self._real.add(memories, session)
         self.stored.set()
         await self.go.wait()

@@ -3,13 +3,14 @@
 from typing import Any
 
 import pytest
+from sqlalchemy import column, insert, table
+from sqlalchemy.dialects.postgresql import JSONB
 
 from agent.people.participants import DEFAULT_MAX_OUTPUT_TOKENS, ResolvedPersona
 from agent.people.personas import resolve_persona
 from agent.prompts import prompts
 from shared.db.database import Database
 from shared.messages import Permission, Place
-from shared.models import Persona
 from shared.settings import Settings
 
 CHANNEL = Place("discord", "guild", "rules", "a thread")
@@ -17,8 +18,10 @@ SETTINGS = Settings(default_guest_modules=("knowledge",), max_agent_iterations=7
 
 
 async def add(database: Database, name: str, **fields: Any) -> None:
+    values = {"name": name, "system_prompt": f"You are {name}.", **fields}
+    columns = [column(name, JSONB if isinstance(value, list) else None) for name, value in values.items()]
     async with database.transaction() as session:
-        session.add(Persona(name=name, system_prompt=f"You are {name}.", **fields))
+        await session.execute(insert(table("personas", *columns)).values(values))
 
 
 async def find_persona(

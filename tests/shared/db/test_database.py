@@ -22,6 +22,7 @@ from shared.db.database import Address, Database, DatabaseLost, check, locate
 from shared.db.embedded.server import find_programs, start_postgres
 from shared.db.hosts import URL, make_url
 from shared.db.pooling.room import find_shortage
+from shared.db.statements import Statement
 from shared.errors import ConfigurationError
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
@@ -70,6 +71,22 @@ async def test_a_constraint_violation_is_raised_as_an_integrity_error(database: 
 async def test_a_single_statement_is_planned_once_for_all_parameters(database: Database) -> None:
     async with database.statement() as session:
         assert (await session.execute(text("SHOW plan_cache_mode"))).scalar_one() == "force_generic_plan"
+
+
+async def test_a_connection_reads_the_same_before_and_after_its_first_transaction(new_address: Address) -> None:
+    database = Database(new_address, pool_size=1)
+    sql = """SELECT CAST(:json AS jsonb) AS json, CAST('{"b": 2}' AS json) AS b, :ids AS ids"""
+    query = Statement(sql, {"ids": "bigint[]"})
+    parameters = {"json": '{"a": [1]}', "ids": [1]}
+    async with database.statement() as session:
+        before = tuple((await session.execute(query, parameters)).one())
+    async with database.transaction() as session:
+        within = tuple((await session.execute(query, parameters)).one())
+    async with database.statement() as session:
+        after = tuple((await session.execute(query, parameters)).one())
+    await database.close()
+
+    assert before == within == after == ({"a": [1]}, {"b": 2}, [1])
 
 
 async def test_a_terminated_connection_raises_database_lost_and_the_next_one_works(database: Database) -> None:
