@@ -10,7 +10,7 @@ import pytest
 
 from adapters.chat.intake import Edits
 from shared.errors import ConfirmationClosed
-from shared.messages import AgentResponse, Decision
+from shared.messages import AgentResponse, Decision, Place
 from tests.standins.openai_api import Answer
 from tests.support.connections import until_somebody_waits
 from tests.support.office import MAIL, Office, ask_for_approval, calls, new_office, parley_of_office, statuses
@@ -19,11 +19,12 @@ from tests.support.parley import Parley
 __all__ = ["new_office", "parley_of_office"]
 
 Change = Callable[[Parley], Awaitable[Any]]
+PLACE = Place("test", None, "dm-ann", is_direct=True)
 
 
 async def edit(parley: Parley) -> None:
     """Take the order back in a message that was sent."""
-    await Edits(parley.app, "test").change("order", "mail")
+    await Edits(parley.app, "test").change(PLACE, "order", "mail")
 
 
 async def delete(parley: Parley) -> None:
@@ -63,7 +64,7 @@ async def before_it_is_used(owner: asyncpg.Connection, answer: Awaitable[Any]) -
 
 async def edit_the_answer(parley: Parley) -> None:
     """Take the yes back in its message."""
-    await Edits(parley.app, "test").change("answer", "no, don't!")
+    await Edits(parley.app, "test").change(PLACE, "answer", "no, don't!")
 
 
 @pytest.mark.parametrize("change", [edit, delete, edit_the_answer])

@@ -8,7 +8,7 @@ event that comes again is known there.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from agent.app import App
@@ -106,6 +106,10 @@ class Cells:
             raise CellAway
         return self.apps[name]
 
+    def list_apps(self, place: Place) -> Sequence[App]:
+        """Return the apps of the cells in which a server's message may be, in the order in which they are asked."""
+        return [self.get(name) for name in self.find(place.platform, place.server)]
+
     def __iter__(self) -> Iterator[App]:
         """Iterate over the apps of all cells that are open."""
         return iter([self.apps[name] for name in self.names if name in self.apps])
@@ -149,7 +153,7 @@ class Cells:
     async def check_again(self, place: Place, app: App) -> None:
         """Raise `ServerMoved` if a server does not live in the cell of this app any more, whatever was known of it."""
         await self.read_again(place)
-        if app not in [self.get(name) for name in self.find(place.platform, place.server)]:
+        if app not in self.list_apps(place):
             raise ServerMoved
 
     async def accept(self, message: IncomingMessage) -> Accepted:

@@ -3,10 +3,12 @@
 Embeds of other apps, previews of links and polls are `Card`s, which each platform reads from its own form of them.
 """
 
+import asyncio
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from mimetypes import MimeTypes
 from typing import TYPE_CHECKING, Any
 
@@ -28,8 +30,9 @@ from shared.text import clean, cut
 
 if TYPE_CHECKING:
     from adapters.base import ChatPlatform
+    from adapters.cells.routes import Cells
     from agent.app import App
-    from shared.messages import IncomingMessage
+    from shared.messages import IncomingMessage, Place
 
 MOST_EARLIER, QUOTE_CHARS, TOPIC_CHARS, MOST_ROLES = 10, 500, 300, 20
 CARDS_CHARS = 1500
@@ -91,26 +94,44 @@ async def post_or_keep(
 
 
 class Edits:
-    """Applies edits and deletions to one platform's stored messages; those by the adapters `others` they edit."""
+    """Applies edits and deletions to one platform's stored messages; those by the adapters `others` they edit.
 
-    def __init__(self, app: "App", platform: str, others: Collection[str] = ()) -> None:
-        self._app, self._platform, self._others = app, platform, others
+    `cells`: those behind this door, in one of which a message is.
+    """
 
-    async def change(self, message_id: str, text: str) -> Edited | None:
+    def __init__(
+        self, app: "App", platform: str, others: Collection[str] = (), *, cells: "Cells | None" = None
+    ) -> None:
+        self._app, self._platform, self._others, self._cells = app, platform, others, cells
+
+    async def change(self, place: "Place", message_id: str, text: str) -> Edited | None:
         """Replace the text of a stored message; None if it is not stored."""
-        content, database = clean(text), self._app.database
-        return await retry_on_lost_db(
-            lambda: change_message(database, self._platform, message_id, content=content, others=self._others),
-            STORE_SECONDS,
-        )
+        apps: Sequence[App] = (self._app,)
+        if self._cells is not None:
+            # Nothing refuses an edit in a cell that the server has left: it would find no message.
+            await self._cells.read_again(place)
+            apps = self._cells.list_apps(place)
+        for app in apps:
+            find = partial(change_message, app.database, self._platform, message_id, content=clean(text))
+            change = await retry_on_lost_db(partial(find, others=self._others), STORE_SECONDS)
+            if change is not None:
+                return change
+        return None
 
     async def delete(self, message_ids: Iterable[str]) -> int:
         """Cancel messages that are not answered yet, and redact those that are; return how many were stored."""
         ids = set(message_ids)
-        database, storage = self._app.database, self._app.files.storage
-        return await retry_on_lost_db(
-            lambda: redact(database, storage, platform=self._platform, message_ids=ids), STORE_SECONDS
-        )
+        # In every cell, twice: while rows are on their way, the first time waits for the cell that they leave, and the
+        # second time finds them in the other one.
+        apps, times = ((self._app,), 1) if self._cells is None else (tuple(self._cells), 2)
+        count = 0
+        for _ in range(times):
+            works = [
+                partial(redact, app.database, app.files.storage, platform=self._platform, message_ids=ids)
+                for app in apps
+            ]
+            count += sum(await asyncio.gather(*(retry_on_lost_db(work, STORE_SECONDS) for work in works)))
+        return count
 
     async def offer_again(
         self, turn_id: int, asker: str, show: Callable[[Any, AnswerButtons], Awaitable[None]]
@@ -119,10 +140,12 @@ class Edits:
 
         `show` is called with the outbox row of that answer. An answer that is not sent yet gets the button when it is.
         """
-        answer = await find_answer(self._app.database, turn_id)
-        if answer is not None:
-            turn_buttons = TurnButtons(turn_id, asker, self._app.clock.now())
-            await show(answer, turn_buttons.answer(answer.choices, was_edited=True))
+        # No two cells have turns with one id.
+        for app in (self._app,) if self._cells is None else self._cells:
+            answer = await find_answer(app.database, turn_id)
+            if answer is not None:
+                turn_buttons = TurnButtons(turn_id, asker, app.clock.now())
+                await show(answer, turn_buttons.answer(answer.choices, was_edited=True))
 
 
 class Intake:
@@ -189,7 +212,7 @@ class Intake:
         `show`: as for `Edits.offer_again`.
         """
         self._recent.change(message.place.channel, {message.event_id}, lambda _: to_quote(message))
-        change = await self._edits.change(message.event_id, message.content)
+        change = await self._edits.change(message.place, message.event_id, message.content)
         if change is None:
             await self.take(message, addressing, is_edit=True)
         elif change.turn_id is not None:

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from adapters.discord.sessions import Sessions
     from adapters.discord.transport.rest import Rest
     from agent.app import App
-    from agent.queue.edits import Edited
 
 THREAD_NAME_CHARS = 80
 CLOSE_SECONDS = 5.0
@@ -127,6 +126,7 @@ class Gateway(discord.AutoShardedClient):
         super().__init__(**(client_options(rest.rate_limiter.trace()) | own | options))
         self._app, self._rest, self._shard, self._checkpoint = app, rest, shard, shard.checkpoint
         self._cells = cells
+        self._edits = Edits(app, PLATFORM, rest.bot.other_adapters, cells=cells)
         self._listening, self._interactions = Listening(rest.bot), Interactions(app, rest)
         self._directs = DirectChannels(app.database, rest.rate_limiter.bot, app.clock.monotonic)
         self._members = Members(rest.rate_limiter)
@@ -283,25 +283,16 @@ class Gateway(discord.AutoShardedClient):
             return
         self._listening.correct(message, self.me)
         async with self._locked(message.channel.id):
-            change, edits = await self._change(message)
+            place, text = to_place(message.channel, message.guild), to_text(message, self.me)
+            change = await self._edits.change(place, str(message.id), text)
             # Discord also reports pins and link previews as edits, so `edited_at` has to be recent. An edit is never a
             # command.
             is_new = self._app.clock.now() - message.edited_at < EDIT_IS_NEW_FOR
-            calls_agent = mentions_agent(message, self.me) and match_command(to_text(message, self.me)) is None
+            calls_agent = mentions_agent(message, self.me) and match_command(text) is None
             if change is None and is_new and calls_agent:
                 await retry_on_lost_db(lambda: self._accept(message, sent_at=message.edited_at), STORE_SECONDS)
         if change is not None and change.turn_id is not None:
-            await edits.offer_again(change.turn_id, str(message.author.id), partial(replace_buttons, self._rest))
-
-    async def _change(self, message: discord.Message) -> "tuple[Edited | None, Edits]":
-        if self._cells is not None:
-            # Nothing refuses an edit in a cell that the server has left: it would find no message.
-            await self._cells.read_again(to_place(message.channel, message.guild))
-        for app in self._apps_of(None if message.guild is None else message.guild.id):
-            edits = Edits(app, PLATFORM, self._rest.bot.other_adapters)
-            if (change := await edits.change(str(message.id), to_text(message, self.me))) is not None:
-                break
-        return change, edits
+            await self._edits.offer_again(change.turn_id, str(message.author.id), partial(replace_buttons, self._rest))
 
     async def on_raw_message_delete(self, payload: discord.RawMessageDeleteEvent) -> None:
         """Delete a stored message."""
@@ -316,12 +307,7 @@ class Gateway(discord.AutoShardedClient):
         async with self._locked(channel_id):
             # Wait until a message that is being stored can be found.
             pass
-        ids = [str(message_id_) for message_id_ in message_ids]
-        # In every cell, twice: while rows are on their way, the first time waits for the cell that they leave, and the
-        # second time finds them in the other one.
-        apps, times = ((self._app,), 1) if self._cells is None else (tuple(self._cells), 2)
-        for _ in range(times):
-            await asyncio.gather(*(Edits(app, PLATFORM).delete(ids) for app in apps))
+        await self._edits.delete(map(str, message_ids))
 
     def _is_holder(self) -> bool:
         # A process that was frozen wakes up with events that the next holder has seen, and a command acts each time.
