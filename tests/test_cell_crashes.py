@@ -2,10 +2,9 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from subprocess import PIPE
 
 import pytest
 
@@ -13,100 +12,14 @@ from adapters.cells.moves import StillOpen, move_server
 from shared.db.hosts import URL
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
-from tests.support.cells import SERVER, TwoCells, door_settings, open_cells
-from tests.support.connections import connected, until_somebody_waits
-from tests.support.forks import get_command
-from tests.support.source_tree import ROOT
-
-Point = Callable[[TwoCells], AbstractAsyncContextManager[int]]
+from tests.support.cells import TwoCells, door_settings, open_cells
+from tests.support.killed_moves import POINTS, Point, between_the_commits, killed_at, start_mover, stopped_by
 
 
 @pytest.fixture
 async def cells(settings: Settings, postgres: URL, model: OpenAIStub) -> AsyncIterator[TwoCells]:
     async with open_cells(door_settings(settings), postgres, model) as cells:
         yield cells
-
-
-async def start_mover(cells: TwoCells, home: Path, to: str = "b") -> asyncio.subprocess.Process:
-    """Start `parley server move` as a process of its own."""
-    return await asyncio.create_subprocess_exec(
-        *get_command(),
-        *("server", "move", "test", SERVER, "--to", to, "--yes"),
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), **cells.environment(home)},
-        stdout=PIPE,
-        stderr=PIPE,
-    )
-
-
-async def kill_at(cells: TwoCells, home: Path, cell: str, point: Point, to: str = "b") -> None:
-    """Have a move killed while it waits at a point."""
-    async with point(cells) as holder:
-        mover = await start_mover(cells, home, to)
-        async with connected(cells.addresses[cell]) as watcher:
-            # Workers wait there, too, as another role.
-            owner = await watcher.fetchval("SELECT current_user")
-            waiting_for = asyncio.create_task(until_somebody_waits(watcher, holder, owner))
-            ending = asyncio.create_task(mover.communicate())
-            await asyncio.wait({waiting_for, ending}, return_when=asyncio.FIRST_COMPLETED)
-            assert waiting_for.done(), ending.result()
-            mover.send_signal(signal.SIGKILL)
-            await ending
-            # Its machine is gone: the server ends its sessions.
-            await watcher.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE $1 = ANY (pg_blocking_pids(pid)) AND usename = current_user",
-                holder,
-            )
-
-
-@asynccontextmanager
-async def stopped_by(cells: TwoCells, cell: str, statement: str) -> AsyncIterator[int]:
-    """Hold a lock that the mover waits for; yield the number of its session there once it does."""
-    async with connected(cells.addresses[cell]) as holder:
-        # The mover is a process, which may take its time to start.
-        await holder.execute("SET idle_in_transaction_session_timeout = 0")
-        transaction = holder.transaction()
-        await transaction.start()
-        await holder.execute(statement)
-        try:
-            yield holder.get_server_pid()
-        finally:
-            await transaction.rollback()
-
-
-def after_the_arrival(cells: TwoCells) -> AbstractAsyncContextManager[int]:
-    return stopped_by(cells, "a", "LOCK TABLE cell_servers IN SHARE MODE")
-
-
-def while_rows_are_copied(cells: TwoCells) -> AbstractAsyncContextManager[int]:
-    return stopped_by(cells, "b", "LOCK TABLE memories IN SHARE MODE")
-
-
-def before_the_first_commit(cells: TwoCells) -> AbstractAsyncContextManager[int]:
-    return stopped_by(cells, "b", "LOCK TABLE inbox IN ROW EXCLUSIVE MODE")
-
-
-@asynccontextmanager
-async def between_the_commits(cells: TwoCells, source: str = "a") -> AsyncIterator[int]:
-    async with connected(cells.addresses[source]) as owner:
-        await owner.execute(
-            """
-            CREATE FUNCTION wait_at_the_commit() RETURNS trigger LANGUAGE plpgsql AS
-            $$ BEGIN IF NEW.state = 'moved' THEN PERFORM pg_advisory_xact_lock(1); END IF; RETURN NULL; END $$;
-            CREATE CONSTRAINT TRIGGER wait_at_the_commit AFTER UPDATE ON cell_servers DEFERRABLE INITIALLY DEFERRED
-                FOR EACH ROW EXECUTE FUNCTION wait_at_the_commit();
-            """
-        )
-    async with stopped_by(cells, source, "SELECT pg_advisory_xact_lock(1)") as holder:
-        yield holder
-
-
-POINTS: tuple[tuple[str, Point], ...] = (
-    ("a", after_the_arrival),
-    ("b", while_rows_are_copied),
-    ("b", before_the_first_commit),
-    ("a", between_the_commits),
-)
 
 
 @pytest.mark.parametrize(("cell", "point"), POINTS, ids=lambda value: getattr(value, "__name__", value))
@@ -116,7 +29,8 @@ async def test_a_move_that_was_killed_is_ended_by_the_next_one(
     assert await cells.ask("before", "before") == "You said: ann: before"
     await cells.until_remembered("a")
 
-    await kill_at(cells, tmp_path, cell, point)
+    async with killed_at(cells, tmp_path, (cell, point)):
+        pass
     # Whoever comes now is served, or waits for the end of the move; an event that comes again is no second one.
     waiting = [
         asyncio.create_task(cells.ask(event_id, event_id, platform_channel_id=channel))
@@ -201,7 +115,8 @@ async def test_a_cancellation_that_was_killed_is_ended_by_the_next_one(
     may_end.set()
     assert await slow == "You said: ann: slow"
 
-    await kill_at(cells, tmp_path, cell, point, "a")
+    async with killed_at(cells, tmp_path, (cell, point), "a"):
+        pass
     mover = await start_mover(cells, tmp_path, "a")
     out, err = await mover.communicate()
     assert mover.returncode == 0, err.decode()

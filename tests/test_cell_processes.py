@@ -1,7 +1,6 @@
 """Two cells as an operator runs them: a worker for each, a door before both, and a server that moves."""
 
 import asyncio
-import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from tests.support.chat_scene import child_environment
 from tests.support.connections import connected
 from tests.support.eventually import PATIENCE
 from tests.support.forks import get_command
+from tests.support.serving import read_address
 from tests.support.source_tree import ROOT
 
 
@@ -37,15 +37,6 @@ async def running(*arguments: str, **environment: str) -> AsyncIterator[asyncio.
         if process.returncode is None:
             process.kill()
         await process.wait()
-
-
-async def read_address(door: asyncio.subprocess.Process) -> str:
-    """Return where a door listens, as soon as it says so."""
-    assert door.stdout is not None
-    async with asyncio.timeout(PATIENCE):
-        while not (found := re.search(r"API +(http://[^/]+)/v1", (await door.stdout.readline()).decode())):
-            pass
-    return found[1]
 
 
 async def ask(client: httpx.AsyncClient, number: int, server: str = SERVER) -> str:

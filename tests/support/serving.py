@@ -100,3 +100,12 @@ async def _drain(stream: asyncio.StreamReader | None) -> None:
     # A full pipe would block the process.
     while stream is not None and await stream.read(65536):
         pass
+
+
+async def read_address(door: asyncio.subprocess.Process) -> str:
+    """Return where a door listens, as soon as it says so."""
+    assert door.stdout is not None
+    async with asyncio.timeout(PATIENCE):
+        while not (found := re.search(r"API +(http://[^/]+)/v1", (await door.stdout.readline()).decode())):
+            pass
+    return found[1]
