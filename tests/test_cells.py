@@ -57,7 +57,9 @@ async def test_every_row_of_a_server_goes_with_it_and_nothing_else_does(cells: T
     async with connected(cells.addresses["a"]) as owner:
         await owner.execute((ROOT / "tests/support/cell_rows.sql").read_text())
     before = await read_rows(cells.addresses["a"])
-    assert {name for name, rows in before.items() if not rows} <= {"unremembered_turns"}
+    # Those of Slack go with its workspaces alone.
+    empty = {name for name, rows in before.items() if not rows and not name.startswith("slack_")}
+    assert empty <= {"unremembered_turns"}
     # It lived elsewhere: the persona of that name stands for the one that stays.
     await cells.sql("b", "INSERT INTO personas (name, system_prompt) VALUES ('Elsewhere', 'You are b''s.')")
 

@@ -156,6 +156,15 @@ class Cells:
         if app not in self.list_apps(place):
             raise ServerMoved
 
+    async def settle(self, place: Place, app: App) -> None:
+        """Return once the server is not on its way; raise `ServerMoved` if it lives in another cell than this app's.
+
+        `ServerMoving`: it is on its way for minutes.
+        """
+        await self.read_again(place)
+        await self.until_settled(place)
+        await self.check(place, app)
+
     async def accept(self, message: IncomingMessage) -> Accepted:
         """Store a message in the cell of its server."""
         return await self.use(message.place, lambda app: app.inbox.accept(message))

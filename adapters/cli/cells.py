@@ -20,8 +20,8 @@ statements = load_statements(__file__)
 app = typer.Typer()
 
 STAYS = (
-    "What stays: direct messages, and what people have told there or everywhere; what each person may spend, and their "
-    "permission, which they have in each cell for itself: who is unknown there begins as a guest."
+    "What stays: direct messages but Slack's, and what people have told there or everywhere; what each person may "
+    "spend, and their permission, which they have in each cell for itself: who is unknown there begins as a guest."
 )
 
 

@@ -153,8 +153,8 @@ async def _run_parts(
     can_answer = asyncio.Event()
     if not app.models.router.is_slow_to_load():
         can_answer.set()
-    for listener in parts.listeners:
-        listener.cells = cells
+    for platform in (*parts.listeners, *parts.senders):
+        platform.cells = cells
     tasks = [asyncio.create_task(listener.listen(app), name=listener.adapter) for listener in parts.listeners]
     if parts.worker:
         tasks.append(asyncio.create_task(_work(app, can_answer), name="worker"))

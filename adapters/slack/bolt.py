@@ -14,14 +14,17 @@ from slack_bolt.response import BoltResponse
 
 from adapters.base import Running
 from adapters.slack.events.events import Events, register
+from adapters.slack.events.incoming import PLATFORM
 from adapters.slack.install import uninstall
 from adapters.slack.install.uninstall import Uninstall
 from adapters.slack.interactions import interactions
 from adapters.slack.transport.clients import Clients, quiet
-from shared.errors import Unavailable
+from shared.errors import ServerMoved, Unavailable
 from shared.log import get_logger
+from shared.messages import Place
 
 if TYPE_CHECKING:
+    from adapters.cells.routes import Cells
     from adapters.slack.install.installations import Installations
     from agent.app import App
 
@@ -30,13 +33,22 @@ ANYTHING = re.compile(r".*")
 
 
 def build_app(
-    app: "App", clients: Clients, running: Running, events: Events, installations: "Installations | None" = None
+    app: "App",
+    clients: Clients,
+    running: Running,
+    *,
+    events: Events,
+    installations: "Installations | None" = None,
+    cells: "Cells | None" = None,
 ) -> AsyncApp:
-    """Return the library's app with all our listeners."""
+    """Return the library's app with all our listeners; with `cells`, for the workspaces in that of `app`."""
 
     async def authorize(enterprise_id: str | None, team_id: str | None) -> Any:
         token = await clients.find_token(team_id)
         if token is None:
+            if cells is not None and team_id is not None:
+                # Its token may just have gone from here.
+                await cells.check_again(Place(PLATFORM, team_id, ""), app)
             return None
         return AuthorizeResult(
             enterprise_id=enterprise_id,
@@ -68,11 +80,15 @@ def build_app(
 
     # Events without a listener are acknowledged, too; otherwise Slack would repeat them.
     bolt.event(ANYTHING)(ignore)
-    bolt.error(_on_error)
+    bolt.error(on_error)
     return bolt
 
 
-async def _on_error(error: Exception, body: dict[str, Any]) -> BoltResponse:
+async def on_error(error: Exception, body: dict[str, Any]) -> BoltResponse:
+    """Refuse what could not be accepted."""
+    if isinstance(error, ServerMoved):
+        # The next cell is asked.
+        raise error
     # Without an acknowledgement Slack sends the event again, to this process or another.
     event = body.get("event")
     kind = str((event.get("type") if isinstance(event, dict) else None) or body.get("type") or body.get("command"))

@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING, ClassVar
 
 from slack_bolt.request.async_request import AsyncBoltRequest
 
-from adapters.base import STORE_SECONDS, BotAccount, DirectPlatform, Running
+from adapters.base import BotAccount, DirectPlatform, Running
 from adapters.chat.buttons import buttons_below
-from adapters.chat.checkpoint import Checkpoint, accept_missed, attend, to_mark
+from adapters.chat.checkpoint import Checkpoint, attend
 from adapters.chat.live import LIVE_AFTER
-from adapters.slack.bolt import build_app
-from adapters.slack.events.catch_up import READ_SECONDS, list_missed
-from adapters.slack.events.events import Events
+from adapters.slack.events.catch_up import READ_SECONDS
 from adapters.slack.events.incoming import PLATFORM
 from adapters.slack.install import routes as install
-from adapters.slack.install.tokens import open_installations, open_tokens
+from adapters.slack.install.tokens import open_clients
 from adapters.slack.install.uninstall import Uninstall
 from adapters.slack.interactions.respond import REPLACE, Responses
+from adapters.slack.receivers import Receivers
 from adapters.slack.sending.buttons import to_rows
 from adapters.slack.sending.live import offer_stop, show
 from adapters.slack.sending.reply import send, withdraw
-from adapters.slack.sending.sessions import end_suspensions, set_finished, status_after, try_finished
+from adapters.slack.sending.sessions import set_finished, status_after, try_finished
 from adapters.slack.sending.shown import ShownMessages
 from adapters.slack.settings import SlackSettings
 from adapters.slack.transport import http
@@ -31,12 +30,10 @@ from adapters.slack.transport.api import Refused, TokenRefused, Web
 from adapters.slack.transport.clients import Clients
 from adapters.slack.transport.places import Places
 from adapters.slack.transport.socket import open_socket
-from shared.db.database import retry_on_lost_db
 from shared.errors import ConfigurationError, Unavailable
 from shared.messages import Place
 
 if TYPE_CHECKING:
-    from slack_bolt.async_app import AsyncApp
     from slack_bolt.response import BoltResponse
     from starlette.routing import Route
 
@@ -72,7 +69,7 @@ class SlackPlatform(DirectPlatform):
         super().__init__(settings)
         self._read_seconds = read_seconds
         self._clients: Clients | None = None
-        self._bolt: tuple[AsyncApp, Events] | None = None
+        self._receivers: Receivers | None = None
         self._installations: Installations | None = None
         self._running = Running()
         self._live_messages = ShownMessages()
@@ -87,16 +84,16 @@ class SlackPlatform(DirectPlatform):
     async def open(self, app: "App") -> None:
         """Create the Web API clients from the app's collaborators; no request is sent yet."""
         await super().open(app)
-        self._clients = Clients(self.settings, app.clock, app.database)
-        self._installations = open_installations(app, self.settings)
-        self._clients.use(open_tokens(self.settings, self._clients, self._installations))
+        self._clients, self._installations = open_clients(app, self.settings)
 
     async def aclose(self) -> None:
         """Close the connections."""
         await self._running.settle(0)
         if self._clients is not None:
             await self._clients.aclose()
-        self._clients = self._bolt = None
+        if self._receivers is not None:
+            await self._receivers.aclose()
+        self._clients = self._receivers = None
         await super().aclose()
 
     async def listen(self, app: "App") -> None:
@@ -123,7 +120,7 @@ class SlackPlatform(DirectPlatform):
         async with (
             places.held(),
             open_socket(
-                self._open_bolt()[0], self.clients, secret, clock=self.app.clock, running=self._running
+                self._open_receivers(), self.clients, secret, clock=self.app.clock, running=self._running
             ) as connection,
         ):
 
@@ -135,37 +132,23 @@ class SlackPlatform(DirectPlatform):
 
     async def _listen_while_connected(self, is_connected: Callable[[], Awaitable[bool]]) -> None:
         """Listen while there is a connection, and catch up on messages from before."""
-        _, events = self._open_bolt()
         self.connected.set()
-        suspensions = asyncio.create_task(end_suspensions(self.app, self.clients), name="suspended sessions")
+        token = self.settings.bot_token
+        account = token.get_secret_value() if token is not None else str(self.settings.client_id)
+        checkpoint, watching = Checkpoint(self.app.database, PLATFORM, account), None
         try:
-            token = self.settings.bot_token
-            account = token.get_secret_value() if token is not None else str(self.settings.client_id)
-            checkpoint = Checkpoint(self.app.database, PLATFORM, account)
-            since = await checkpoint.find_gap()
-
-            def catch_up(mark: str) -> None:
-                self._running.start(self._catch_up(events, mark), "catch-up")
-
-            if since is not None:
-                catch_up(since)
-            with self.app.events.failovers.observed(lambda moment: catch_up(to_mark(moment))):
-                await attend(self.app, checkpoint, is_connected)
+            watch = self._open_receivers().watch(await checkpoint.find_gap(), self._read_seconds)
+            watching = asyncio.create_task(watch, name="what was missed")
+            await attend(self.app, checkpoint, is_connected)
         finally:
-            suspensions.cancel()
+            if watching is not None:
+                watching.cancel()
             self.connected.clear()
-
-    async def _catch_up(self, events: Events, since: str) -> None:
-        async def catch_up() -> None:
-            missed = list_missed(self.app, self.clients, since, seconds=self._read_seconds)
-            await accept_missed(PLATFORM, missed, events.accept_missed)
-
-        await retry_on_lost_db(catch_up, STORE_SECONDS)
 
     async def dispatch(self, body: str, headers: Mapping[str, str]) -> "BoltResponse":
         """Handle an HTTP request whose signature has been verified."""
         with self._running.kept():
-            return await self._open_bolt()[0].async_dispatch(AsyncBoltRequest(body=body, headers=dict(headers)))
+            return await self._open_receivers().async_dispatch(AsyncBoltRequest(body=body, headers=dict(headers)))
 
     def routes(self) -> "Sequence[Route]":
         """Return the routes for Slack's requests and for installations."""
@@ -246,10 +229,12 @@ class SlackPlatform(DirectPlatform):
             return {}
         return {"authorization": f"Bearer {web.token.secret.get_secret_value()}"}
 
-    def _open_bolt(self) -> "tuple[AsyncApp, Events]":
-        if self._bolt is None:
-            events = Events(self.app, self.clients, self._running)
-            installations = self._installations
-            bolt = build_app(self.app, self.clients, self._running, events=events, installations=installations)
-            self._bolt = bolt, events
-        return self._bolt
+    def _open_receivers(self) -> Receivers:
+        if self._receivers is None:
+            self._receivers = Receivers(
+                *(self.app, self.settings, self._running),
+                clients=self.clients,
+                installations=self._installations,
+                cells=self.cells,
+            )
+        return self._receivers

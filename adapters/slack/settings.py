@@ -13,6 +13,7 @@ class SlackSettings(PlatformSettings):
     """The settings of one workspace (bot token), of many (client id), or both; `api_base` is for a proxy or a test."""
 
     has_open_threads: ClassVar[bool] = True
+    has_cells: ClassVar[bool] = True
     origin_fields: ClassVar[tuple[str, ...]] = ("api_base",)
 
     bot_token: SecretStr | None = None

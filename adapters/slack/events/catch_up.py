@@ -2,14 +2,13 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adapters.base import FIRST_WAIT, LONGEST_WAIT
 from adapters.chat.checkpoint import oldest_missed, to_mark
 from adapters.slack.transport.api import Json, Refused, Web
-from adapters.slack.transport.clients import Clients
 from shared.db.statements import load_statements
 from shared.errors import Unavailable
 from shared.log import get_logger
@@ -26,6 +25,7 @@ READ_SECONDS = 3600.0
 
 
 log = get_logger()
+FindWeb = Callable[[str | None], Awaitable[Web | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Unread:
 
 
 async def list_missed(
-    app: "App", clients: Clients, since: str, *, seconds: float = READ_SECONDS
+    app: "App", find_web: FindWeb, since: str, *, seconds: float = READ_SECONDS
 ) -> AsyncIterator[tuple[Json, Web]]:
     """Yield the messages after the mark `since` with their workspace's client, oldest first in each place.
 
@@ -63,7 +63,7 @@ async def list_missed(
             return
         place = queue.popleft()
         try:
-            messages = await _read(clients, place, oldest)
+            messages = await _read(find_web, place, oldest)
         except Unavailable as error:
             log.warning("slack_channel_not_read", channel=place.channel, cause=str(error), again_in=wait)
             queue.append(place)
@@ -79,9 +79,9 @@ async def list_missed(
             yield message, web
 
 
-async def _read(clients: Clients, place: Unread, oldest: str) -> list[tuple[Json, Web]]:
+async def _read(find_web: FindWeb, place: Unread, oldest: str) -> list[tuple[Json, Web]]:
     """Return a place's messages since then; none if Slack refuses them. Raises `Unavailable`."""
-    web = await clients.find(place.team)
+    web = await find_web(place.team)
     if web is None:
         return []
     method = "conversations.history" if place.thread is None else "conversations.replies"

@@ -15,13 +15,14 @@ from adapters.slack.sending.render import render, to_blocks, to_notice
 from adapters.slack.sending.reply import MOST_FILE_BYTES, send
 from adapters.slack.sending.shown import ShownMessages
 from adapters.slack.transport.api import Json, Refused, Web
-from agent.commands import CommandReply
+from agent.commands import CommandReply, match_command
 from agent.queue.outbox import DIRECT, Reply
 from shared.errors import Unavailable
 from shared.log import get_logger
 from shared.messages import IncomingMessage
 
 if TYPE_CHECKING:
+    from adapters.cells.routes import Cells
     from agent.app import App
 
 
@@ -46,8 +47,13 @@ async def send_privately(app: "App", web: Web, account: str, reply: CommandReply
     return replace(reply, text="\n".join([reply.text, *lines]), files=())
 
 
-async def answer_command(app: "App", web: Web, message: IncomingMessage) -> bool:
-    """Answer a typed command; a private answer is visible only to the person."""
+async def answer_command(app: "App", web: Web, message: IncomingMessage, *, cells: "Cells | None" = None) -> bool:
+    """Answer a typed command; a private answer is visible only to the person.
+
+    It waits while its workspace is on the way to another cell. Raises `ServerMoved` where that has left this one.
+    """
+    if cells is not None and match_command(message.content) is not None:
+        await cells.settle(message.place, app)
     account, place = message.sender.platform_user_id, message.place
     # The command is not the beginning of a thread.
     is_root = not place.is_direct and message.platform_message_id == place.thread

@@ -1,13 +1,11 @@
 """Accepts messages from Slack; an event is acknowledged after its message is stored."""
 
-import asyncio
 import re
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
 
 from cachetools import FIFOCache
 from slack_bolt.async_app import AsyncApp
@@ -16,7 +14,6 @@ from adapters.base import STORE_SECONDS, Running
 from adapters.chat.intake import Edits, to_context
 from adapters.slack.events.agent_view import AgentView, set_title
 from adapters.slack.events.commands import answer_command
-from adapters.slack.events.directory import Directory
 from adapters.slack.events.groups import Groups
 from adapters.slack.events.incoming import (
     PLATFORM,
@@ -40,10 +37,10 @@ from adapters.slack.transport.clients import Clients
 from agent.commands import match_command
 from shared.db.database import retry_on_lost_db
 from shared.errors import EventIdInUse
-from shared.messages import Place
 from shared.text import to_command_line
 
 if TYPE_CHECKING:
+    from adapters.cells.routes import Cells
     from agent.app import App
 
 REMEMBERED = 5000
@@ -59,18 +56,17 @@ def register(bolt: AsyncApp, events: "Events") -> None:
 
 
 class Events:
-    """Accepts each message once, however many events contain it."""
+    """Accepts each message once, however many events contain it; with `cells`, for the workspaces of one of them."""
 
-    def __init__(self, app: "App", clients: Clients, running: Running) -> None:
-        self._app, self._clients, self._running = app, clients, running
-        self.directory = Directory(app.clock, running)
+    def __init__(
+        self, app: "App", clients: Clients, running: Running, *, listening: Listening, cells: "Cells | None" = None
+    ) -> None:
+        self._app, self._clients, self._running, self._cells = app, clients, running, cells
+        self._listening, self.directory = listening, listening.directory
         self.agent_view = AgentView(app.database)
         self.groups = Groups(app.database, clients, app.clock)
-        self._listening = Listening(app.database, self.directory)
-        self._edits = Edits(app, PLATFORM)
+        self._edits = Edits(app, PLATFORM, cells=cells)
         self._accepted: FIFOCache[str, None] = FIFOCache(REMEMBERED)
-        # Messages of one thread are stored in order, however long the lookups for each of them take.
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def on_message(self, event: Json, context: Any) -> None:
         """Accept a message, an edit or a deletion."""
@@ -79,10 +75,6 @@ class Events:
             return
         with self._running.kept():
             await self.accept(event, web)
-
-    async def accept_missed(self, missed: tuple[Json, Web]) -> None:
-        """Accept a message from a channel's history."""
-        await self.accept(*missed)
 
     async def accept(self, event: Json, web: Web) -> None:
         """Accept a message, an edit or a deletion, depending on the event's subtype."""
@@ -95,7 +87,7 @@ class Events:
         elif is_message(event, web):
             event = await self.agent_view.to_event(event, web)
             place = to_place(event, web.token)
-            async with self._locked(place):
+            async with self._listening.locked(place):
                 await self._accept_once(event, web)
             if not place.is_direct:
                 self._listening.remember(event)
@@ -116,10 +108,11 @@ class Events:
             return
         self._listening.correct(event["channel"], message)
         message = await self.agent_view.to_event(message, web)
-        async with self._locked(to_place(message, web.token)):
+        place = to_place(message, web.token)
+        async with self._listening.locked(place):
             names = await self.directory.list_names(web, list_people([message]))
             event_id = to_event_id(message["channel"], message["ts"])
-            question = await self._edits.change(event_id, to_text(message, web.token.bot_user_id, names))
+            question = await self._edits.change(place, event_id, to_text(message, web.token.bot_user_id, names))
             # An edit is never a command.
             is_command = match_command(to_text(message, web.token.bot_user_id, {})) is not None
             if question is None and mentions_agent(message, web.token) and not is_command:
@@ -135,7 +128,7 @@ class Events:
     async def _delete(self, message: Json, web: Web) -> None:
         channel, ts = message["channel"], str(message.get("ts"))
         self._listening.forget(channel, ts)
-        async with self._locked(to_place({**message, "ts": ts}, web.token)):
+        async with self._listening.locked(to_place({**message, "ts": ts}, web.token)):
             # Wait until a message that is being stored can be found.
             pass
         # Deleting may retry, and the acknowledgement shouldn't wait for it.
@@ -145,9 +138,6 @@ class Events:
         if await self._edits.delete([to_event_id(channel, ts)]) and web.is_agent:
             # The title of the session may be the question.
             await web.find("agents.sessions.rename", channel_id=channel, thread_ts=thread, title=NO_TITLE)
-
-    def _locked(self, place: Place) -> asyncio.Lock:
-        return self._locks.setdefault(place.key, asyncio.Lock())
 
     async def _accept_once(self, event: Json, web: Web, sent_at: datetime | None = None) -> None:
         # Slack sends a mention both as `app_mention` and as `message`; the second one needs no query.
@@ -162,8 +152,11 @@ class Events:
     async def _store(self, event: Json, web: Web, sent_at: datetime | None) -> bool:
         """Store a message if it is for the agent; return whether it was."""
         place = to_place(event, web.token)
-        mention = await self._listening.find_mention(event, place, web)
+        mention = await self._listening.find_mention(event, place, web, database=self._app.database)
         if mention is None:
+            if self._cells is not None:
+                # What is set for the channel may just have gone from here.
+                await self._cells.check(place, self._app)
             return False
         has_earlier = mention.is_first and not (place.is_direct and is_root(event))
         if has_earlier:
@@ -181,9 +174,12 @@ class Events:
         event = await self.directory.with_files(web, event)
         message = to_incoming(event, web.token, people, platform_context=context)
         message = replace(message, sent_at=sent_at or message.sent_at)
-        if to_command_line(message.content) is not None and await answer_command(self._app, web, message):
+        if to_command_line(message.content) is not None and await answer_command(
+            self._app, web, message, cells=self._cells
+        ):
             return True
-        accepted = await self._app.inbox.accept(message)
+        # What is set for the channel is where the workspace comes from, its new messages may be stored where it goes.
+        accepted = await (self._app.inbox if self._cells is None else self._cells).accept(message)
         self._listening.mark_read(event)
         place = message.place
         # A thread of the panel begins with a message of the app.

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from cachetools import FIFOCache
 
@@ -30,20 +31,28 @@ class Mention:
 
 
 class Listening:
-    """Applies the channel modes, and keeps the latest messages of each channel."""
+    """Applies the channel modes, and keeps the latest messages of each channel; one for all cells."""
 
-    def __init__(self, database: Database, directory: Directory) -> None:
-        self._directory, self._rules = directory, Rules(database)
+    def __init__(self, directory: Directory) -> None:
+        self.directory = directory
+        # In cells, a workspace's stand in the database of its cell.
+        self._rules: dict[Database, Rules] = {}
         self._recent: Recent[str, Json] = Recent(MOST_EARLIER + 1)
         self._exchanges = Exchanges()
         self._unanswered: FIFOCache[str, None] = FIFOCache(MOST_UNANSWERED)
+        # Messages of one thread are stored in order, however long the lookups for each of them take.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def find_mention(self, event: Json, place: Place, web: Web) -> Mention | None:
-        """Return a `Mention` if the message is for the agent, else None."""
+    def locked(self, place: Place) -> asyncio.Lock:
+        """Return the lock of a thread, or of what is said directly."""
+        return self._locks.setdefault(place.key, asyncio.Lock())
+
+    async def find_mention(self, event: Json, place: Place, web: Web, *, database: Database) -> Mention | None:
+        """Return a `Mention` if the message is for the agent, else None; `database` is that of its workspace."""
         if place.is_direct and place.thread is None:
             # A direct message is always for the agent; skipping the query keeps the most frequent case fast.
             return Mention(is_first=False)
-        rule = await self._rules.find(place)
+        rule = await self._rules.setdefault(database, Rules(database)).find(place)
         addressing = to_addressing(event, place, web.token)
         # In a history, the message that began a thread has its `thread_ts`: it was said outside of the thread.
         is_in_thread = event.get("thread_ts", event["ts"]) != event["ts"]
@@ -91,7 +100,7 @@ class Listening:
         return await self._quote([message for message in before if str(message["ts"]) < str(event["ts"])][-most:], web)
 
     async def _quote(self, before: Sequence[Json], web: Web) -> list[QuotedMessage]:
-        names = await self._directory.list_names(web, list_people(before))
+        names = await self.directory.list_names(web, list_people(before))
         quotes = [to_quoted_message(message, web.token, names) for message in before]
         selection: deque[QuotedMessage] = deque()
         chars = 0

@@ -2,7 +2,7 @@
 
 import hashlib
 from secrets import token_urlsafe
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 import aiohttp
@@ -28,8 +28,12 @@ from shared.db.database import Database
 from shared.db.statements import load_statements
 from shared.errors import ParleyError
 from shared.log import get_logger
+from shared.messages import Place
 
 statements = load_statements(__file__)
+
+if TYPE_CHECKING:
+    from adapters.cells.routes import Cells
 
 STATE_SECONDS = 600
 # Relative, because a proxy may serve this under a path prefix.
@@ -83,10 +87,10 @@ def _hash(state: str) -> str:
 
 
 class Store(AsyncInstallationStore):
-    """The library's installation store."""
+    """The library's installation store: a workspace is in that of its cell."""
 
-    def __init__(self, installations: Installations, client: AsyncWebClient) -> None:
-        self._installations, self._client = installations, client
+    def __init__(self, app: App, client: AsyncWebClient, cells: "Cells | None") -> None:
+        self._app, self._client, self._cells = app, client, cells
 
     async def async_save(self, installation: Installation) -> None:
         """Store an installation; raises `NotInstallable` with a message for the person."""
@@ -104,22 +108,31 @@ class Store(AsyncInstallationStore):
             except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError) as error:
                 log.warning("slack_token_not_given_back", cause=str(error))
             raise NotInstallable(refusal)
-        await self._installations.save(
-            Installed(
-                team_id=str(installation.team_id),
-                team_name=installation.team_name,
-                bot_user_id=str(installation.bot_user_id),
-                token=SecretStr(str(installation.bot_token)),
-                bot_id=installation.bot_id,
-                enterprise_id=installation.enterprise_id,
-                app_id=installation.app_id,
-                scopes=",".join(installation.bot_scopes or ()),
-                installed_by=installation.user_id,
-            )
+        installed = Installed(
+            team_id=str(installation.team_id),
+            team_name=installation.team_name,
+            bot_user_id=str(installation.bot_user_id),
+            token=SecretStr(str(installation.bot_token)),
+            bot_id=installation.bot_id,
+            enterprise_id=installation.enterprise_id,
+            app_id=installation.app_id,
+            scopes=",".join(installation.bot_scopes or ()),
+            installed_by=installation.user_id,
         )
+        place = Place("slack", installed.team_id, "")
+
+        async def save(app: App) -> None:
+            await Installations(app.database, Vault(app.secrets.secret_keys), app.clock).save(installed)
+            if self._cells is not None:
+                # Its rows may just have gone from here.
+                await self._cells.settle(place, app)
+
+        await (save(self._app) if self._cells is None else self._cells.use(place, save, is_message=False))
 
 
-async def answer(app: App, settings: SlackSettings, request: Any, *, step: str) -> BoltResponse:
+async def answer(
+    app: App, settings: SlackSettings, request: Any, *, step: str, cells: "Cells | None" = None
+) -> BoltResponse:
     """Answer a browser; `request` is the library's. Any error becomes a page with one sentence."""
     if app.settings.public_url is None:
         log.error("slack_install_impossible", remedy="set PUBLIC_URL")
@@ -128,7 +141,6 @@ async def answer(app: App, settings: SlackSettings, request: Any, *, step: str) 
     try:
         client = clients.library_client()
         secret = settings.client_secret
-        installations = Installations(app.database, Vault(app.secrets.secret_keys), app.clock)
         flow = AsyncOAuthFlow(
             client=client,
             logger=quiet,
@@ -144,7 +156,7 @@ async def answer(app: App, settings: SlackSettings, request: Any, *, step: str) 
                 callback_options=AsyncCallbackOptions(_succeeded, _failed),
                 # The page is on the same host as the API, which may be GovSlack's or a test's.
                 authorization_url=urljoin(settings.api_base or API_BASE, "/oauth/v2/authorize"),
-                installation_store=Store(installations, client),
+                installation_store=Store(app, client, cells),
                 installation_store_bot_only=True,
                 state_store=States(app.database),
                 state_expiration_seconds=STATE_SECONDS,

@@ -34,4 +34,5 @@ async def _answer(settings: SlackSettings, request: Request, step: str) -> Respo
 
     from adapters.slack.install.oauth import answer
 
-    return to_starlette_response(await answer(app, settings, to_async_bolt_request(request, b""), step=step))
+    own, cells = to_async_bolt_request(request, b""), request.app.state.cells
+    return to_starlette_response(await answer(app, settings, own, step=step, cells=cells))

@@ -42,9 +42,9 @@ def open_installations(app: "App", settings: "SlackSettings") -> Installations |
     return installations
 
 
-def open_tokens(
-    settings: "SlackSettings", clients: Clients, installations: Installations | None
-) -> "SettingsToken | AllTokens":
-    """Return the source of tokens that the settings ask for."""
+def open_clients(app: "App", settings: "SlackSettings") -> tuple[Clients, Installations | None]:
+    """Return the clients with the tokens that the settings ask for; no request is sent yet."""
+    clients, installations = Clients(settings, app.clock, app.database), open_installations(app, settings)
     own = SettingsToken(settings, clients)
-    return own if installations is None else AllTokens(own, installations)
+    clients.use(own if installations is None else AllTokens(own, installations))
+    return clients, installations

@@ -66,13 +66,7 @@ class Actors:
     async def find_payload_actor(self, payload: Json) -> Actor | None:
         """Return the actor whom the payload of a click or a form names."""
         user = payload.get("user") or {}
-        # In a shared channel `team` may be the person's workspace; the app's own messages and views name its own.
-        teams = [
-            (payload.get("view") or {}).get("app_installed_team_id"),
-            (payload.get("message") or {}).get("team"),
-            (payload.get("team") or {}).get("id") or user.get("team_id"),
-        ]
-        for team in dict.fromkeys(team for team in teams if team):
+        for team in list_teams(payload):
             actor = await self.find_actor(team, str(user.get("id")), user.get("team_id"))
             if actor is not None:
                 return actor
@@ -96,3 +90,16 @@ class Actors:
                 return None
             self._directs[key] = str(response["channel"]["id"])
         return self._directs[key]
+
+
+def list_teams(payload: Json) -> list[str]:
+    """Return the workspaces for which a click or a form may be meant: that where the app is installed comes first.
+
+    In a shared channel `team` may be the person's workspace; the app's own messages and views name its own.
+    """
+    teams = [
+        (payload.get("view") or {}).get("app_installed_team_id"),
+        (payload.get("message") or {}).get("team"),
+        (payload.get("team") or {}).get("id") or (payload.get("user") or {}).get("team_id"),
+    ]
+    return list(dict.fromkeys(str(team) for team in teams if team))

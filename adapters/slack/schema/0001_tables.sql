@@ -133,4 +133,9 @@ COMMENT ON FUNCTION public.parley_erase_in_slack IS
     'For parley_erase_person: erases a person from groups and installations.';
 REVOKE EXECUTE ON FUNCTION public.parley_erase_in_slack FROM PUBLIC, parley_app, parley_admin;
 
-INSERT INTO folder_tables (name) VALUES ('slack_installations'), ('slack_oauth_states'), ('slack_paces'), ('slack_group_lists'), ('slack_group_members');
+INSERT INTO folder_tables (name) VALUES ('slack_oauth_states');
+INSERT INTO folder_tables (name, condition) VALUES
+    ('slack_installations', $$$1 = 'slack' AND team_id = $2$$),
+    ('slack_paces', $$$1 = 'slack' AND team_id = $2$$),
+    ('slack_group_lists', $$$1 = 'slack' AND team_id = $2$$),
+    ('slack_group_members', $$$1 = 'slack' AND list_id IN (SELECT id FROM public.slack_group_lists WHERE team_id = $2)$$);

@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pydantic import SecretStr
 from slack_bolt.adapter.socket_mode.aiohttp import AsyncSocketModeHandler
@@ -16,7 +16,8 @@ from shared.log import get_logger
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from slack_bolt.async_app import AsyncApp
+    from slack_bolt.request.async_request import AsyncBoltRequest
+    from slack_bolt.response import BoltResponse
 
     from adapters.base import Running
     from shared.clock import Clock
@@ -31,9 +32,17 @@ class AppTokenRefused(Undeliverable):
     """Slack refuses the app-level token; make one with the scope connections:write and set SLACK_APP_TOKEN."""
 
 
+class Dispatcher(Protocol):
+    """What the library's socket calls of the library's app."""
+
+    async def async_dispatch(self, request: "AsyncBoltRequest") -> "BoltResponse":
+        """Handle a request."""
+        ...
+
+
 @asynccontextmanager
 async def open_socket(
-    bolt: "AsyncApp", clients: Clients, secret: SecretStr, clock: "Clock", running: "Running"
+    dispatcher: Dispatcher, clients: Clients, secret: SecretStr, clock: "Clock", running: "Running"
 ) -> "AsyncIterator[AsyncSocketModeHandler]":
     """Connect; at the end of the block, events being stored are finished before the connection is closed."""
     web_client = clients.library_client()
@@ -44,7 +53,11 @@ async def open_socket(
     except TokenRefused as error:
         raise AppTokenRefused from error
     socket = AsyncSocketModeHandler(
-        bolt, secret.get_secret_value(), logger=quiet, web_client=web_client, ping_interval=PING_SECONDS
+        dispatcher,  # type: ignore[arg-type]  # it calls nothing else of an app
+        secret.get_secret_value(),
+        logger=quiet,
+        web_client=web_client,
+        ping_interval=PING_SECONDS,
     )
     socket.client.wss_uri = str(response.get("url", ""))
     try:

@@ -93,7 +93,7 @@ async def test_what_does_not_fit_is_refused_with_the_remedy(operator: Operator) 
         operator.refused("move", "test", "guild", "--to", "a")
         == "The server lives in a already; name another cell with --to."
     )
-    assert "live in the first cell" in operator.refused("move", "slack", "T1", "--to", "b")
+    assert "live in the first cell" in operator.refused("move", "matrix", "home", "--to", "b")
     assert "is that of the cell a" in operator.refused(*move, CELLS=f"b={first},a={second}")
     await run_as_owner(operator.second, "INSERT INTO schema_history (owner, file) VALUES ('modules/x', '0001.sql')")
     assert "modules/x 0001.sql" in operator.refused(*move)

@@ -1,0 +1,174 @@
+"""Hands what Slack sends to the cell of its workspace; where there are no cells, to the only database."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from slack_bolt.request.async_request import AsyncBoltRequest
+from slack_bolt.response import BoltResponse
+
+from adapters.base import STORE_SECONDS
+from adapters.chat.checkpoint import LOOK_SECONDS, accept_missed, to_mark
+from adapters.slack.bolt import build_app, on_error
+from adapters.slack.events.catch_up import list_missed
+from adapters.slack.events.directory import Directory
+from adapters.slack.events.events import Events
+from adapters.slack.events.incoming import PLATFORM
+from adapters.slack.events.listening import Listening
+from adapters.slack.install.tokens import open_clients
+from adapters.slack.interactions.actors import list_teams
+from adapters.slack.interactions.respond import Responses, url_of
+from adapters.slack.sending.sessions import end_suspensions
+from adapters.slack.transport.api import Json, Web
+from shared.db.database import retry_on_lost_db
+from shared.errors import Unavailable
+from shared.messages import Place
+
+if TYPE_CHECKING:
+    from slack_bolt.async_app import AsyncApp
+
+    from adapters.base import Running
+    from adapters.cells.routes import Cells
+    from adapters.slack.install.installations import Installations
+    from adapters.slack.settings import SlackSettings
+    from adapters.slack.transport.clients import Clients
+    from agent.app import App
+    from shared.db.database import Database
+
+# They are stored while a workspace moves, too; everything else comes again, or is refused.
+MESSAGES = frozenset({"message", "app_mention"})
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    """What accepts events, clicks and commands of the workspaces in one database."""
+
+    app: "App"
+    clients: "Clients"
+    events: Events
+    bolt: "AsyncApp"
+
+
+class Receivers:
+    """The receivers of all cells, of which `app` is the first one's: each is made when something comes for it."""
+
+    def __init__(
+        self,
+        app: "App",
+        settings: "SlackSettings",
+        running: "Running",
+        *,
+        clients: "Clients",
+        installations: "Installations | None",
+        cells: "Cells | None",
+    ) -> None:
+        self._settings, self._running, self._cells = settings, running, cells
+        # What was said in a channel is known whichever cell its workspace lives in.
+        self._listening = Listening(Directory(app.clock, running))
+        self._receivers: dict[Database, Receiver] = {}
+        self._first = self._open(app, clients, installations)
+
+    async def aclose(self) -> None:
+        """Close the connections for other cells than the first one."""
+        for receiver in self._receivers.values():
+            if receiver is not self._first:
+                await receiver.clients.aclose()
+
+    async def async_dispatch(self, request: AsyncBoltRequest) -> BoltResponse:
+        """Handle a request in the cell of its workspace; the library calls this method of its own apps."""
+        if self._cells is None:
+            return await self._first.bolt.async_dispatch(request)
+        event = request.body.get("event")
+        is_message = isinstance(event, dict) and event.get("type") in MESSAGES
+
+        async def dispatch(receiver: Receiver) -> BoltResponse:
+            # A request is changed by those who handle it, and the next cell may be asked.
+            own = request.to_copyable()
+            own.context["team_id"] = team
+            return await receiver.bolt.async_dispatch(own)
+
+        try:
+            team = await self._find_team(request)
+            return await self._use(team, dispatch, is_message=is_message)
+        except Unavailable as error:
+            return await self._put_off(request.body, error)
+
+    async def watch(self, since: str | None, seconds: float) -> None:
+        """Catch up in each cell on what was missed since this mark, and after a failover, until cancelled."""
+        names = ("",) if self._cells is None else self._cells.names
+        await asyncio.gather(*(self._watch(name, since, seconds) for name in names))
+
+    async def _watch(self, name: str, since: str | None, seconds: float) -> None:
+        receiver = self._first
+        if self._cells is not None:
+            while name not in self._cells.apps:  # noqa: ASYNC110  # it tells nobody
+                await asyncio.sleep(LOOK_SECONDS)
+            receiver = self._of(self._cells.apps[name])
+
+        def catch_up(mark: str) -> None:
+            self._running.start(self._catch_up(receiver.app, mark, seconds), "catch-up")
+
+        if since is not None:
+            catch_up(since)
+        with receiver.app.events.failovers.observed(lambda moment: catch_up(to_mark(moment))):
+            await end_suspensions(receiver.app, receiver.clients)
+
+    async def _catch_up(self, app: "App", since: str, seconds: float) -> None:
+        async def catch_up() -> None:
+            missed = list_missed(app, self._find_web, since, seconds=seconds)
+            await accept_missed(PLATFORM, missed, self._accept_missed)
+
+        await retry_on_lost_db(catch_up, STORE_SECONDS)
+
+    async def _accept_missed(self, missed: tuple[Json, Web]) -> None:
+        event, web = missed
+        await self._use(web.token.team_id, lambda receiver: receiver.events.accept(event, web))
+
+    async def _find_web(self, team: str | None) -> Web | None:
+        if self._cells is None or team is None:
+            return await self._first.clients.find(team)
+        return await self._of(self._cells.list_apps(Place(PLATFORM, team, ""))[0]).clients.find(team)
+
+    async def _find_team(self, request: AsyncBoltRequest) -> str | None:
+        """Return the workspace for which a request is meant: of several that where the app is installed."""
+        is_click = not {"event", "command"} & request.body.keys()
+        teams: dict[str | None, None] = dict.fromkeys(list_teams(request.body) if is_click else ())
+        *others, last = teams | {request.context.team_id: None}
+        for team in others:
+            if await self._find_web(team) is not None:
+                return team
+        return last
+
+    async def _use(
+        self, team: str | None, work: Callable[[Receiver], Awaitable[Result]], *, is_message: bool = True
+    ) -> Result:
+        if self._cells is None or team is None:
+            return await work(self._first)
+        return await self._cells.use(Place(PLATFORM, team, ""), lambda app: work(self._of(app)), is_message=is_message)
+
+    async def _put_off(self, body: Json, error: Unavailable) -> BoltResponse:
+        """Tell why nothing can be done just now; an event comes again."""
+        if "event" in body:
+            return await on_error(error, body)
+        view = body.get("view") or {}
+        if body.get("type") == "view_submission":
+            fields = [block.get("block_id") for block in view.get("blocks") or () if block.get("type") == "input"]
+            return BoltResponse(
+                status=200, body={"response_action": "errors", "errors": dict.fromkeys(fields[:1], str(error))}
+            )
+        self._running.start(Responses(self._first.clients).whisper(url_of(body), str(error)), "slack refusal")
+        return BoltResponse(status=200)
+
+    def _of(self, app: "App") -> Receiver:
+        return self._receivers.get(app.database) or self._open(app, *open_clients(app, self._settings))
+
+    def _open(self, app: "App", clients: "Clients", installations: "Installations | None") -> Receiver:
+        events = Events(app, clients, self._running, listening=self._listening, cells=self._cells)
+        build = partial(build_app, events=events, installations=installations, cells=self._cells)
+        receiver = Receiver(app, clients, events, bolt=build(app, clients, self._running))
+        self._receivers[app.database] = receiver
+        return receiver
