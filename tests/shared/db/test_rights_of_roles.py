@@ -62,6 +62,9 @@ async def test_an_admin_by_sql_runs_nothing_of_the_program_as_the_owner(address:
             "SELECT parley_forget_all(1)",
             "SELECT parley_add_memories('[]', 1)",
             "SELECT parley_erase_person(1)",
+            "INSERT INTO dry_runs (request) VALUES ('{}')",
+            "UPDATE dry_runs SET request = '{}'",
+            "DELETE FROM dry_runs",
         ):
             with pytest.raises(asyncpg.InsufficientPrivilegeError):
                 await admin.execute(attempt)
