@@ -133,13 +133,13 @@ class Driver(PlatformDriver):
         return "".join(self._notices()[before:])
 
     async def command(self, person: str, name: str, place: Place) -> str:
-        """Write a command; what is for one person alone is answered in the direct room."""
+        """Write a command; what is for one person alone is answered in the direct room, and names the other one."""
         before = len(self._notices())
         message = await self.say(person, f"!{name}", place)
         await self.scene.until_taken(message.id)
         await self._look()
         (answer,) = self._notices()[before:]
-        return answer
+        return answer.removeprefix(f"About https://matrix.to/#/{place.channel}\n\n")
 
     def _notices(self) -> list[str]:
         own = [event for event in self._screen.events if event["sender"] == self.scene.agent.id and is_message(event)]

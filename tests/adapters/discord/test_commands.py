@@ -290,7 +290,8 @@ async def test_a_credential_is_entered_in_a_form_and_typed_into_a_channel_it_is_
     for mark in ("", "\u200b"):
         await server.ann.asks(f"{mark}/credential set pms lantern-4711-wagon", server.general)
     messages = await server.ann.hears(server.ann.dm(), count=2)
-    assert all(message.startswith("I have not kept the credential that you wrote") for message in messages)
+    sentence = f"About <#{server.general['id']}>\n\nI have not kept the credential that you wrote"
+    assert all(message.startswith(sentence) for message in messages)
     assert not server.model.requests
     assert "lantern" not in str(await server.sql("SELECT content FROM inbox"))
 

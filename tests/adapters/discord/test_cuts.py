@@ -89,7 +89,7 @@ async def test_a_typed_command_is_answered_once_when_connections_break(server: S
     await server.discord.until(lambda: len(server.discord.sent("POST", "/messages")) == 3)
 
     (result,) = await server.ann.hears(server.ann.dm())
-    assert result.startswith("You have used 0 of")
+    assert result.startswith(f"About <#{server.general['id']}>\n\nYou have used 0 of")
 
 
 async def test_a_new_server_is_greeted_when_connections_break(server: Scene) -> None:

@@ -166,6 +166,12 @@ async def test_texts_name_commands_by_the_sign_that_clients_leave_alone(matrix: 
     # What the model says stays as it is.
     await matrix.ann.says(matrix.direct, "where are your files?")
     await matrix.hears("Look into /help.")
+    # What refuses a turn is no model's.
+    matrix.model.windows["stub"] = 1000
+    await matrix.ann.says(matrix.direct, "word " * 2000)
+    await matrix.hears(
+        "This is more than my language models can read at once; please send less, or begin afresh with !reset."
+    )
 
 
 async def test_a_file_that_people_show_each_other_is_named_to_the_agent(matrix: Scene) -> None:
