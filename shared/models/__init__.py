@@ -3,7 +3,7 @@
 from shared.models.base import Base
 from shared.models.files import FileRecord
 from shared.models.queue import InboxMessage
-from shared.models.tools import Agent, McpServer, Skill
+from shared.models.tools import Agent, Skill
 from shared.models.turns import Conversation, Turn, TurnEvent
 
 __all__ = [
@@ -12,7 +12,6 @@ __all__ = [
     "Conversation",
     "FileRecord",
     "InboxMessage",
-    "McpServer",
     "Skill",
     "Turn",
     "TurnEvent",

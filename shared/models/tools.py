@@ -1,4 +1,4 @@
-"""What admins connect: agents, MCP servers, skills."""
+"""What admins connect: agents and skills."""
 
 from datetime import datetime
 from typing import Any
@@ -26,31 +26,6 @@ class Agent(Row, Base):
     is_enabled: Mapped[bool]
     card: Mapped[dict[str, Any] | None]
     card_fetched_at: Mapped[datetime | None]
-    last_error: Mapped[str | None]
-
-
-class McpServer(Row, Base):
-    """An MCP server: how to connect to it, and who may use its tools."""
-
-    __tablename__ = "mcp_servers"
-
-    name: Mapped[str]
-    transport: Mapped[str]
-    command: Mapped[str | None]
-    args: Mapped[list[Any]]
-    env: Mapped[dict[str, Any]]
-    url: Mapped[str | None]
-    headers: Mapped[dict[str, Any]]
-    required_permission: Mapped[str]
-    read_only_tools: Mapped[list[Any]]
-    tells_nobody_tools: Mapped[list[Any]]
-    reads_untrusted: Mapped[bool]
-    reads_private: Mapped[bool]
-    timeout_seconds: Mapped[float]
-    tells_user: Mapped[bool]
-    enabled: Mapped[bool]
-    pinned_at: Mapped[datetime | None]
-    last_connected_at: Mapped[datetime | None]
     last_error: Mapped[str | None]
 
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from mcp.client import Transport
     from mcp_types import CallToolResult
 
-    from shared.models import McpServer
 
 CONNECT_SECONDS = 20.0
 LIST_SECONDS = 10.0
@@ -64,7 +63,7 @@ class Server:
     reads_private: bool
 
     @classmethod
-    def from_row(cls, row: "McpServer") -> "Server":
+    def from_row(cls, row: Any) -> "Server":
         """Return the server of a row."""
         return cls(
             id=row.id,

@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agent.tools.mcp.connections import Connection, Listed, Server
 from agent.tools.providers import ToolProvider
@@ -22,9 +22,6 @@ from shared.messages import Permission
 from shared.redaction import redact_text
 from shared.text import cut
 from shared.tools import Run, Tool, ToolContext
-
-if TYPE_CHECKING:
-    from shared.models import McpServer
 
 statements = load_statements(__file__)
 
@@ -99,15 +96,13 @@ class RemoteTools(ToolProvider):
     async def _refresh(self) -> None:
         async with self._database.statement() as session:
             rows = (await session.execute(statements.list_servers)).all()
-            pins = (await session.execute(statements.list_approved_tools)).all()
-        approved = {tuple(pin) for pin in pins}
+            approved = {tuple(pin) for pin in (await session.execute(statements.list_approved_tools)).all()}
         refusals = {row.id: reason for row in rows if (reason := self._refuse(row)) is not None}
         fit = {row.id: row for row in rows if row.id not in refusals}
         for server_id in self._kept.keys() - fit.keys():
             self._drop(server_id)
         for row in fit.values():
             server = Server.from_row(row)
-            is_new = row.pinned_at is None
             entry = self._kept.get(server.id)
             if entry is not None and entry.server.address != server.address:
                 self._drop(server.id)
@@ -118,7 +113,7 @@ class RemoteTools(ToolProvider):
             elif entry.server != server:
                 entry.server = entry.connection.server = server
                 entry.tools, _ = self._build(entry, entry.listed)
-            if is_new:
+            if row.is_new:
                 entry.noted_at = None
                 entry.connection.look_again()
             entry.approved = frozenset(tool for tool in entry.tools if (row.id, tool.name, tool.hash) in approved)
@@ -126,7 +121,7 @@ class RemoteTools(ToolProvider):
         for server_id, reason in refusals.items():
             await self._note_lost(server_id, reason)
 
-    def _refuse(self, row: "McpServer") -> str | None:
+    def _refuse(self, row: Any) -> str | None:
         if row.name in self._reserved:
             return f"{row.name} is the name of a module; give the server another one."
         if row.transport == "stdio" and not self._starts_programs:

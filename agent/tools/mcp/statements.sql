@@ -1,3 +1,12 @@
+-- name: list_servers
+SELECT
+    id, name, transport, command, args, env, url, headers, required_permission, read_only_tools, tells_nobody_tools,
+    timeout_seconds, tells_user, reads_untrusted, reads_private, pinned_at IS NULL AS is_new
+FROM mcp_servers WHERE enabled ORDER BY name;
+
+-- name: list_approved_tools
+SELECT server_id, name, hash FROM mcp_tools WHERE approved;
+
 -- name: claim_first_sight
 UPDATE mcp_servers SET pinned_at = now() WHERE id = :server_id AND pinned_at IS NULL RETURNING id;
 
@@ -25,11 +34,3 @@ LEFT JOIN LATERAL (
     ORDER BY platform <> :platform, id LIMIT 1
 ) AS link ON server.tells_user
 WHERE server.id = :server_id AND server.enabled;
-
--- name: list_servers
-SELECT id, name, transport, command, args, env, url, headers, required_permission, read_only_tools, tells_nobody_tools,
-       reads_untrusted, reads_private, timeout_seconds, tells_user, pinned_at
-FROM mcp_servers WHERE enabled ORDER BY name;
-
--- name: list_approved_tools
-SELECT server_id, name, hash FROM mcp_tools WHERE approved;
