@@ -72,10 +72,10 @@ class Price:
 class Catalogue:
     """The list, read at its first use; names are litellm's, with or without a provider."""
 
-    @cached_property
+    @property
     def models(self) -> Mapping[str, Entry]:
         """Return what litellm lists of each model, by its name."""
-        return {name: entry for name, entry in self._entries.items() if name not in {PATTERNS, "sample_spec"}}
+        return _list_models()
 
     @cached_property
     def providers(self) -> frozenset[str]:
@@ -104,7 +104,7 @@ class Catalogue:
             return prefix
         if provider := self.models.get(name, {}).get("litellm_provider"):
             return str(provider)
-        patterns = (rule for rule in self._entries.get(PATTERNS, {}).get("rules", ()) if "pattern" in rule)
+        patterns = (rule for rule in _read(MODELS_FILE).get(PATTERNS, {}).get("rules", ()) if "pattern" in rule)
         matches = (
             rule["model_info"]["litellm_provider"]
             for rule in patterns
@@ -121,10 +121,6 @@ class Catalogue:
         tier = next((f"_above_{above}k_tokens" for above in tiers if prompt_tokens > above * 1000), "")
         return Price.of(*(entry.get(f"{kind}{tier}", entry.get(kind)) for kind in KINDS))
 
-    @property
-    def _entries(self) -> Mapping[str, Entry]:
-        return _read(MODELS_FILE)
-
 
 @cache
 def _read(name: str) -> Mapping[str, Entry]:
@@ -133,6 +129,11 @@ def _read(name: str) -> Mapping[str, Entry]:
         raise ModuleNotFoundError("litellm is not installed")
     entries: Mapping[str, Entry] = json.loads((Path(spec.origin).parent / name).read_bytes())
     return entries
+
+
+@cache
+def _list_models() -> Mapping[str, Entry]:
+    return {name: entry for name, entry in _read(MODELS_FILE).items() if name not in {PATTERNS, "sample_spec"}}
 
 
 MILLION = 1_000_000
