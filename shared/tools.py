@@ -251,7 +251,7 @@ class Tool:
             pairs.append((arguments, outcome))
         return pairs
 
-    @property
+    @cached_property
     def _documentation(self) -> str:
         return inspect.cleandoc(self.run.__doc__ or "")
 
@@ -286,16 +286,17 @@ class Tool:
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        """Return the tool in OpenAI's function format."""
-        parameters = self.arguments.model_json_schema()
-        return {
+        """Return the tool in OpenAI's function format; raises `TypeError` for a default that JSON does not have."""
+        schema = {
             "type": "function",
             "function": {
                 "name": self.wire_name,
                 "description": self.description,
-                "parameters": _compact(parameters),
+                "parameters": _compact(self.arguments.model_json_schema()),
             },
         }
+        json.dumps(schema)
+        return schema
 
 
 def tool(

@@ -6,7 +6,6 @@ Modules come from three sources, in this order: the folder `modules/` of the pro
 
 import asyncio
 import importlib
-import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -204,7 +203,7 @@ def refuse_unfit(tool: Tool) -> None:
     if untyped:
         raise ValueError(f"{tool.name}: {', '.join(untyped)} has no type")
     # Build the schema now, so that an unsupported type is found at startup and not during a turn.
-    json.dumps(tool.schema)
+    _ = tool.schema
 
 
 def _list_folder(folder: Path, source: str) -> Iterator[_Candidate]:
