@@ -25,6 +25,12 @@ from tests.support.source_tree import ROOT
 # They are in the image alone; `python` and the shell are the machine's.
 OWN_PATHS = re.compile(r"(?<![\w.])/(?=opt/|var/lib/parley)")
 UV = Path(sys.executable).with_name("uv")
+INSTALL: list[str | Path] = [UV, "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
+# Stands for uv where a script uses it: it leaves there what is in a folder, and then pip finds that nothing is missing.
+LEAVING = """#!/bin/sh
+for word; do case $word in */bin/python) cp -a {}/. "${{word%/bin/python}}"/lib/python*/site-packages ;; esac; done
+exit 1
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +117,7 @@ class Replay:
 
     def __init__(self, folder: Path) -> None:
         self.image = Image(folder / "image")
-        self._context = folder / "context"
+        self._context, self._code = folder / "context", folder / "code"
         self._folder = Path("/")
         copy_context(self._context)
         machine = folder / "machine"
@@ -119,11 +125,13 @@ class Replay:
         # A virtual environment refers to the Python that made it, so it is this one, under the name that images have.
         (machine / "python").write_text(f'#!/bin/sh\nexec {find_python()} "$@"\n')
         (machine / "python").chmod(0o755)
+        (machine / "uv").write_text(LEAVING.format(self._code))
+        (machine / "uv").chmod(0o755)
         self._base = {"PATH": f"{machine}:{os.defpath}"}
         # How pip of this machine finds packages; and it may keep what it has fetched.
         pip = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name == "HOME"}
         # Nothing is said of whether packages are compiled: pip would spend as long on that as on all else.
-        self._machine = {**pip, "PIP_NO_CACHE_DIR": "off", "PIP_NO_COMPILE": "off"}
+        self._machine = {**pip, "PIP_NO_CACHE_DIR": "off", "PIP_NO_COMPILE": "off", "UV": str(machine / "uv")}
 
     def run(self) -> Image:
         """Carry out all steps, and return what they leave."""
@@ -193,9 +201,19 @@ class Replay:
         environment = self.image.root / "opt/parley/venv"
         for lock in re.findall(r"-r (\S+/requirements[\w-]*\.lock)", value):
             if environment.is_dir() and "--python" not in value and "/opt/sbom" not in value:
-                command = [str(UV), "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
-                subprocess.run([*command, "--python", environment, "-r", self._to_path(lock)], check=True)
+                subprocess.run([*INSTALL, "--python", environment, "-r", self._to_path(lock)], check=True)
                 (environment / ".lock").unlink(missing_ok=True)
+        if "code-environment" in value:
+            lock = ROOT / "requirements-code.lock"
+            subprocess.run([*INSTALL, "--python", find_python(), "--target", self._code, "-r", lock], check=True)
+            # What was compiled from a file of the same time and size need not be compiled again.
+            (compiled,) = Path(sys.prefix, "code/lib").glob("python*/site-packages")
+            for path in compiled.rglob("*.pyc"):
+                target = self._code / path.relative_to(compiled)
+                if target.parent.parent.is_dir():
+                    target.parent.mkdir(exist_ok=True)
+                    shutil.copy2(path, target)
+            (self._code / ".lock").unlink(missing_ok=True)
 
     def _workdir(self, value: str) -> None:
         self.image.home = Path(self._to_path(value))
