@@ -144,14 +144,7 @@ class Cells:
             await self.read_again(place)
 
     async def check(self, place: Place, app: App) -> None:
-        """Raise `ServerMoved` if a server that was on its way has left the cell of this app meanwhile."""
-        names = self.find(place.platform, place.server)
-        # Where it is known by now that it has left, what was read in that cell may be what was left behind.
-        if len(names) > 1 or app is not self.get(names[0]):
-            await self.check_again(place, app)
-
-    async def check_again(self, place: Place, app: App) -> None:
-        """Raise `ServerMoved` if a server does not live in the cell of this app any more, whatever was known of it."""
+        """Raise `ServerMoved` if a server does not live in the cell of this app any more."""
         await self.read_again(place)
         if app not in self.list_apps(place):
             raise ServerMoved
@@ -163,7 +156,8 @@ class Cells:
         """
         await self.read_again(place)
         await self.until_settled(place)
-        await self.check(place, app)
+        if app is not self.list_apps(place)[0]:
+            raise ServerMoved
 
     async def accept(self, message: IncomingMessage) -> Accepted:
         """Store a message in the cell of its server."""

@@ -3,16 +3,19 @@
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from cachetools import FIFOCache
 
 from shared.db.batching import BatchLoader
 from shared.db.statements import load_statements
+from shared.errors import ServerMoved
 
 statements = load_statements(__file__)
 
 if TYPE_CHECKING:
+    from adapters.cells.routes import Cells
     from shared.db.database import Database
     from shared.messages import Place
 
@@ -51,7 +54,7 @@ class Exchanges:
         # By place and person: the message that addresses them, and the id of their own next one.
         self._addressed: FIFOCache[tuple[str, str], tuple[Addressing, str | None]] = FIFOCache(MOST_REMEMBERED)
 
-    def is_for_agent(self, addressing: Addressing, place: "Place", rule: Any, *, takes_part: bool) -> bool:
+    def is_for_agent(self, addressing: Addressing, place: "Place", rule: "Rule", *, takes_part: bool) -> bool:
         """Return whether the agent answers a message; `takes_part`: the place is a thread in which it has answered.
 
         `rule` is what `Rules.find` returns for the place.
@@ -60,7 +63,7 @@ class Exchanges:
             return True
         if rule.mode == "off" or not (rule.mode == "always" or takes_part or addressing.calls_agent):
             return False
-        return bool(rule.answers_others) or not self.is_between_people(addressing)
+        return rule.answers_others or not self.is_between_people(addressing)
 
     def is_between_people(self, addressing: Addressing) -> bool:
         """Return whether a message is for somebody else than the agent; a repeated event gets the same result."""
@@ -84,17 +87,46 @@ class Exchanges:
         return is_reply or bool(addressing.others)
 
 
+class Rule(NamedTuple):
+    """What is set for a place, and whether the agent `is_known` there, by which adapter.
+
+    `state`: that of its server in this cell; None where it has never moved.
+    """
+
+    mode: str
+    thread_per_question: bool
+    answers_others: bool
+    is_known: bool
+    adapter: str | None
+    state: str | None
+
+
 class Rules:
-    """The modes of places; many that are asked for at once cost one statement."""
+    """The modes of places; many that are asked for at once cost one statement. `cells`: those behind this door."""
 
-    def __init__(self, database: "Database") -> None:
-        self._database, self._loader = database, BatchLoader(self._load)
+    def __init__(self, database: "Database", cells: "Cells | None" = None) -> None:
+        self._database, self._cells = database, cells
+        self._loaders: dict[Database, BatchLoader[Place, Rule]] = {}
 
-    async def find(self, place: "Place") -> Any:
-        """Return the mode, `thread_per_question`, `answers_others`, whether the agent `is_known`, by which adapter."""
-        return await self._loader.load(place)
+    async def find(self, place: "Place") -> Rule:
+        """Return what is set for a place; raises `ServerMoved` where its server has left the cell that is asked."""
+        if self._cells is None:
+            return await self._load(self._database, place)
+        rules = [await self._load(app.database, place) for app in self._cells.list_apps(place)]
+        if any(rule.state == "moved" for rule in rules):
+            # What was known of its way is old, and nothing is set there any more.
+            raise ServerMoved
+        # Of a server on its way, what is set is where its rows are; its newest messages may be where it goes.
+        rule = next((rule for rule in rules if rule.state != "returning"), rules[0])
+        known = next((rule for rule in rules if rule.is_known), rule)
+        return rule._replace(is_known=known.is_known, adapter=known.adapter)
 
-    async def _load(self, places: Sequence["Place"]) -> Sequence[Any]:
+    async def _load(self, database: "Database", place: "Place") -> Rule:
+        if database not in self._loaders:
+            self._loaders[database] = BatchLoader(partial(self._list, database))
+        return await self._loaders[database].load(place)
+
+    async def _list(self, database: "Database", places: Sequence["Place"]) -> Sequence[Rule]:
         parameters = {
             "platforms": [place.platform for place in places],
             "servers": [place.server for place in places],
@@ -102,8 +134,8 @@ class Rules:
             "threads": [place.thread for place in places],
             "place_keys": [place.key for place in places],
         }
-        async with self._database.statement() as session:
-            return (await session.execute(statements.list_rules, parameters)).all()
+        async with database.statement() as session:
+            return [Rule(*row) for row in (await session.execute(statements.list_rules, parameters)).all()]
 
 
 class Recent(Generic[Id, Entry]):

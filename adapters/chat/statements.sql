@@ -67,9 +67,10 @@ DELETE FROM outbox WHERE id = :id AND status = 'noted';
 -- name: list_rules
 -- For several places in one statement. The most specific rule applies: thread, channel, server. The agent takes part in a
 -- thread as soon as a message of it is stored, which is before the turn creates the conversation; as which of several bots,
--- says the adapter.
+-- says the adapter. Of a server that has come from another cell or gone to one: the state.
 SELECT coalesce(rule.mode, 'mention') AS mode, coalesce(rule.thread_per_question, false) AS thread_per_question,
-    coalesce(rule.answers_others, false) AS answers_others, spoken.number IS NOT NULL AS is_known, spoken.adapter
+    coalesce(rule.answers_others, false) AS answers_others, spoken.number IS NOT NULL AS is_known, spoken.adapter,
+    (SELECT state FROM cell_servers WHERE platform = place.platform AND platform_server_id = server) AS state
 FROM unnest(CAST(:platforms AS text[]), CAST(:servers AS text[]), CAST(:channels AS text[]), CAST(:threads AS text[]),
             CAST(:place_keys AS text[]))
      WITH ORDINALITY AS place (platform, server, channel, thread, place_key, number)

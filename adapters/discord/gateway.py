@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 import discord
 
 from adapters.base import FIRST_WAIT, LONGEST_WAIT, STORE_SECONDS, Running
+from adapters.chat.addressing import Rules
 from adapters.chat.intake import Edits, answer_typed
 from adapters.discord.events.catch_up import CatchUp
 from adapters.discord.events.incoming import (
@@ -127,7 +128,7 @@ class Gateway(discord.AutoShardedClient):
         self._app, self._rest, self._shard, self._checkpoint = app, rest, shard, shard.checkpoint
         self._cells = cells
         self._edits = Edits(app, PLATFORM, rest.bot.other_adapters, cells=cells)
-        self._listening, self._interactions = Listening(rest.bot), Interactions(app, rest)
+        self._listening, self._interactions = Listening(rest.bot, Rules(app.database, cells)), Interactions(app, rest)
         self._directs = DirectChannels(app.database, rest.rate_limiter.bot, app.clock.monotonic)
         self._members = Members(rest.rate_limiter)
         # The ids after which messages were missed before this session, and while the lease had ended; 0: none were.
@@ -340,14 +341,11 @@ class Gateway(discord.AutoShardedClient):
             await asyncio.sleep(FIRST_WAIT)
 
     async def _accept_in(self, app: "App", message: discord.Message, sent_at: datetime | None) -> None:
-        mention = await self._listening.find_mention(message, self.me, app.database)
+        mention = await self._listening.find_mention(message, self.me)
         place = to_place(message.channel, message.guild)
         if place.is_direct:
             await self._directs.note(message.channel.id)
         if mention is None:
-            if self._cells is not None:
-                # What is set for the channel may just have gone from here.
-                await self._cells.check(place, app)
             return
         if message.guild is not None and isinstance(message.author, discord.User):
             await self._members.complete(message)

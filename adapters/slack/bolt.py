@@ -48,7 +48,7 @@ def build_app(
         if token is None:
             if cells is not None and team_id is not None:
                 # Its token may just have gone from here.
-                await cells.check_again(Place(PLATFORM, team_id, ""), app)
+                await cells.check(Place(PLATFORM, team_id, ""), app)
             return None
         return AuthorizeResult(
             enterprise_id=enterprise_id,

@@ -10,6 +10,7 @@ from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 
 from adapters.base import STORE_SECONDS
+from adapters.chat.addressing import Rules
 from adapters.chat.checkpoint import LOOK_SECONDS, accept_missed, to_mark
 from adapters.slack.bolt import build_app, on_error
 from adapters.slack.events.catch_up import list_missed
@@ -68,7 +69,7 @@ class Receivers:
     ) -> None:
         self._settings, self._running, self._cells = settings, running, cells
         # What was said in a channel is known whichever cell its workspace lives in.
-        self._listening = Listening(Directory(app.clock, running))
+        self._listening = Listening(Directory(app.clock, running), Rules(app.database, cells))
         self._receivers: dict[Database, Receiver] = {}
         self._first = self._open(app, clients, installations)
 

@@ -42,22 +42,20 @@ class Mention:
 class Listening:
     """Applies the channel modes, and keeps the latest messages of each channel."""
 
-    def __init__(self, bot: Bot) -> None:
-        self._bot = bot
+    def __init__(self, bot: Bot, rules: Rules) -> None:
+        self._bot, self._rules = bot, rules
         self._recent: Recent[int, QuotedMessage] = Recent(MOST_EARLIER + 1)
         self._known_up_to: FIFOCache[int, int] = FIFOCache(REMEMBERED_CHANNELS)
         self._exchanges = Exchanges()
-        # In cells, a server's stand in the database of its cell.
-        self._rules: dict[Database, Rules] = {}
 
-    async def find_mention(self, message: discord.Message, me: int, database: Database) -> Mention | None:
-        """Return a `Mention` if the message is for the agent, else None; `database` is that of its server."""
+    async def find_mention(self, message: discord.Message, me: int) -> Mention | None:
+        """Return a `Mention` if the message is for the agent, else None."""
         place = to_place(message.channel, message.guild)
         calls_other = any(mentions_agent(message, other) for other in self._bot.others)
         if calls_other and not place.is_direct and not mentions_agent(message, me):
             # That one answers.
             return None
-        rule = await self._rules.setdefault(database, Rules(database)).find(place)
+        rule = await self._rules.find(place)
         thread = message.channel if isinstance(message.channel, discord.Thread) else None
         takes_part = thread is not None and (rule.is_known or thread.owner_id == me)
         takes_part = takes_part and rule.adapter not in self._bot.other_adapters

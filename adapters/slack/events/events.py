@@ -152,11 +152,8 @@ class Events:
     async def _store(self, event: Json, web: Web, sent_at: datetime | None) -> bool:
         """Store a message if it is for the agent; return whether it was."""
         place = to_place(event, web.token)
-        mention = await self._listening.find_mention(event, place, web, database=self._app.database)
+        mention = await self._listening.find_mention(event, place, web)
         if mention is None:
-            if self._cells is not None:
-                # What is set for the channel may just have gone from here.
-                await self._cells.check(place, self._app)
             return False
         has_earlier = mention.is_first and not (place.is_direct and is_root(event))
         if has_earlier:

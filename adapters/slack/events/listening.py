@@ -13,7 +13,6 @@ from adapters.chat.addressing import Exchanges, Recent, Rules
 from adapters.slack.events.directory import Directory
 from adapters.slack.events.incoming import WRITTEN_BY_PEOPLE, list_people, to_addressing, to_event_id, to_quoted_message
 from adapters.slack.transport.api import Json, Web
-from shared.db.database import Database
 from shared.messages import Place, QuotedMessage
 
 MOST_EARLIER, MOST_RECENT, MOST_REPLIES = 20, 10, 200
@@ -33,10 +32,8 @@ class Mention:
 class Listening:
     """Applies the channel modes, and keeps the latest messages of each channel; one for all cells."""
 
-    def __init__(self, directory: Directory) -> None:
-        self.directory = directory
-        # In cells, a workspace's stand in the database of its cell.
-        self._rules: dict[Database, Rules] = {}
+    def __init__(self, directory: Directory, rules: Rules) -> None:
+        self.directory, self._rules = directory, rules
         self._recent: Recent[str, Json] = Recent(MOST_EARLIER + 1)
         self._exchanges = Exchanges()
         self._unanswered: FIFOCache[str, None] = FIFOCache(MOST_UNANSWERED)
@@ -47,12 +44,12 @@ class Listening:
         """Return the lock of a thread, or of what is said directly."""
         return self._locks.setdefault(place.key, asyncio.Lock())
 
-    async def find_mention(self, event: Json, place: Place, web: Web, *, database: Database) -> Mention | None:
-        """Return a `Mention` if the message is for the agent, else None; `database` is that of its workspace."""
+    async def find_mention(self, event: Json, place: Place, web: Web) -> Mention | None:
+        """Return a `Mention` if the message is for the agent, else None."""
         if place.is_direct and place.thread is None:
             # A direct message is always for the agent; skipping the query keeps the most frequent case fast.
             return Mention(is_first=False)
-        rule = await self._rules.setdefault(database, Rules(database)).find(place)
+        rule = await self._rules.find(place)
         addressing = to_addressing(event, place, web.token)
         # In a history, the message that began a thread has its `thread_ts`: it was said outside of the thread.
         is_in_thread = event.get("thread_ts", event["ts"]) != event["ts"]

@@ -142,7 +142,7 @@ async def answer_to(request: Request, accepted: Accepted, message: IncomingMessa
         raise
     if answer.error == "erased" and (cells := request.app.state.cells) is not None:
         # Its server went back to another cell with all that waited, and there it is known.
-        await cells.check_again(message.place, app)
+        await cells.check(message.place, app)
     return answer
 
 

@@ -104,3 +104,17 @@ async def test_what_is_deleted_while_its_row_moves_is_in_neither_cell(cells: Two
         await cells.until("a", WAITS)
     await moving
     await cells.until("b", "SELECT count(*) = 0 FROM inbox WHERE content LIKE '%4711%'")
+
+
+async def test_a_door_that_has_not_heard_of_a_move_loses_no_message(cells: TwoCells, scene: Scene) -> None:
+    # No mention is needed.
+    await cells.parleys["a"].sql(
+        "INSERT INTO channel_modes (platform_server_id, mode) VALUES (:server, 'always')", server=scene.guild["id"]
+    )
+    for cell in "ab":
+        await cells.sql(cell, "ALTER TABLE cell_servers DISABLE TRIGGER parley_announce_change")
+    await move(cells, scene)
+    assert cells.cells.find("discord", scene.guild["id"]) == ("a",)
+    await scene.ann.says("hello", scene.general)
+    assert len(await scene.ann.hears(scene.general)) == 1
+    assert await cells.count("b") == 1

@@ -198,6 +198,35 @@ async def test_on_the_way_a_message_and_a_typed_command_wait_and_everything_else
     assert await cells.count("a") == 0
 
 
+async def test_a_thread_that_begins_on_the_way_needs_no_second_mention(lake: Lake) -> None:
+    fred, pier, cells = lake.fred, lake.pier, lake.cells
+    async with cells.moving("a", "b", lake.team_id, platform="slack") as moving:
+        await moving.fetch(moving.target, statements.begin_arrival, "a")
+        await moving.fetch(moving.source, statements.begin_departure, "b")
+        await cells.until_routed("slack", lake.team_id, "a", "b")
+        root = await fred.mentions(pier, "a new thread")
+        await lake.until_count("b", 1, "status = 'waiting'")
+        await fred.posts(pier, "one more thing", thread_ts=root["ts"])
+        await lake.until_count("b", 2, "status = 'waiting'")
+        await move_server(moving, lambda _line: None, seconds=60)
+    await lake.until_count("b", 2)
+
+
+async def test_a_door_that_has_not_heard_of_a_move_loses_no_message(lake: Lake) -> None:
+    fred, pier, cells = lake.fred, lake.pier, lake.cells
+    first = await fred.mentions(pier, "first")
+    await fred.hears(pier)
+    for cell in "ab":
+        await cells.sql(cell, "ALTER TABLE cell_servers DISABLE TRIGGER parley_announce_change")
+    await lake.moves()
+    assert cells.cells.find("slack", lake.team_id) == ("a",)
+    await fred.posts(pier, "and then?", thread_ts=first["ts"])
+    assert await lake.heard(fred, pier, 2) == ["You said: fred: first", "You said: fred: and then?"]
+    await lake.until_count("b", 2)
+    # Slack had to repeat nothing.
+    assert {envelope.attempt for envelope in lake.scene.slack.journal.envelopes} == {0}
+
+
 async def test_a_form_that_is_sent_while_its_workspace_moves_stays_open(lake: Lake) -> None:
     fred, pier, cells = lake.fred, lake.pier, lake.cells
     message = await fred.posts(pier, "a bike and a boat")
