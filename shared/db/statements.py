@@ -31,6 +31,8 @@ class Statement(TextClause):
     def __init__(self, text: str, types: Mapping[str, str] = MappingProxyType({})) -> None:
         self.text = text
         self.types = types
+        # As SQLAlchemy takes it: made by the first session that runs it, and gone with it.
+        self.clause: TextClause | None = None
         self.names = tuple(dict.fromkeys(PARAMETER.findall(text)))
         casts = {name: f"::{type_}" for name, type_ in types.items()}
         places = {name: f"${number}{casts.get(name, '')}" for number, name in enumerate(self.names, start=1)}

@@ -1,10 +1,13 @@
 """Vector indexes of scopes with very many memories."""
 
+import gc
+
 import asyncpg
 import pytest
 from sqlalchemy import text
 
 from shared.db.database import Database
+from shared.db.statements import Statement
 from shared.memory.memories import Memories
 from shared.memory.vector_indexes import PREFIX, build_vector_indexes, find_nearest
 from shared.memory.visibility import Visibility, act_in
@@ -52,6 +55,23 @@ async def test_a_large_scope_gets_indexes_that_find_what_an_exact_search_finds(
             {"ids": near[scope_id]},
         )
         assert result.scalar_one() == pytest.approx(exact[0]["distance"])
+
+
+async def test_searches_by_an_index_leave_nothing_in_the_process(
+    memories: Memories, database: Database, owner: asyncpg.Connection, ann: int
+) -> None:
+    await owner.execute(VECTORS)
+    [scope_id] = [row["id"] for row in await owner.fetch("SELECT id FROM memory_scopes")]
+    await build_vector_indexes(database, large=100)
+    counts = []
+    for _ in range(3):
+        async with database.transaction() as session:
+            await act_in(session, Visibility(ann, HOME))
+            await find_nearest(session, [scope_id], model=MODEL, vector="[3,4,1]", dimensions=3)
+        gc.collect()
+        counts.append(sum(isinstance(item, Statement) for item in gc.get_objects()))
+
+    assert counts == counts[:1] * 3
 
 
 async def test_nobody_finds_by_an_index_what_is_not_theirs(
