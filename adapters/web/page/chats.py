@@ -43,6 +43,7 @@ MAX_WORDS, MAX_SEARCH_CHARS, SHOWN_MATCHES, SHOWN_SIMILAR, MATCHES_OF_CHAT = 8, 
 SNIPPET_CHARS = 160
 # What may divide a word that people read as one.
 MARKS = r"(?:[*_~`[]|\]\([^()\s]*\))*"
+MARK = re.compile(r"[*_~`[\\]|\]\([^()\s]*\)")
 # So much of a message is read as Markdown for that.
 PARSED_CHARS = 600
 # A search reads all that its person has said: so many run at once in a process, and one of each person.
@@ -291,7 +292,7 @@ def to_pattern(words: str) -> str:
 
 
 def to_expression(word: str) -> str:
-    """Return the regular expression, for Postgres and Python, of Markdown in which people read this word."""
+    """Return the regular expression, for Postgres, of Markdown in which people read this word."""
     letters = [re.escape(letter) if letter.isalnum() else rf"\\?{re.escape(letter)}" for letter in word]
     gaps = [MARKS if pair[0].isalnum() and pair[1].isalnum() else "" for pair in pairwise(word)]
     return "".join(chain.from_iterable(zip_longest(letters, gaps, fillvalue="")))
@@ -299,9 +300,10 @@ def to_expression(word: str) -> str:
 
 def to_snippet(content: str, words: list[str], *, is_markdown: bool) -> str:
     """Return the part of a message around the first of these words, as people read it."""
-    expressions = [to_expression(word) if is_markdown else re.escape(word) for word in words]
-    starts = [match.start() for part in expressions if (match := re.search(part, content, re.IGNORECASE))]
-    begin = max(0, min(starts, default=0) - PARSED_CHARS // 3)
+    first = find_first(content, words)
+    if first < 0 and is_markdown:
+        first = find_divided(content, words)
+    begin = max(0, first - PARSED_CHARS // 3)
     if begin:
         # A line that is torn may have lost what opens its marks.
         begin = max(begin, content.find("\n", begin, begin + PARSED_CHARS // 4))
@@ -321,6 +323,19 @@ def find_first(text: str, words: list[str]) -> int:
     """Return where the first of these words stands, -1 where none does."""
     lower = text.lower()
     return min((at for word in words if (at := lower.find(word.lower())) >= 0), default=-1)
+
+
+def find_divided(content: str, words: list[str]) -> int:
+    """Return where the first of these words stands that marks divide, -1 where none does; marks in words don't count.
+
+    Not by their expressions: where a text repeats itself, Python goes back for each of its letters.
+    """
+    at = find_first(MARK.sub("", content), [MARK.sub("", word) for word in words])
+    for mark in MARK.finditer(content):
+        if mark.start() > at:
+            break
+        at += len(mark[0])
+    return at
 
 
 @with_session

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import time
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -9,7 +10,7 @@ import httpx
 import pytest
 
 from adapters.web.page.chat import place_of
-from adapters.web.page.chats import erase_chat, find_chat
+from adapters.web.page.chats import erase_chat, find_chat, to_snippet
 from agent.memory.turns import statements as remembering
 from agent.personal_data.erasure import erase, request_erasure
 from shared.db.driver import Session
@@ -240,6 +241,15 @@ async def test_a_match_shows_an_answer_as_people_read_it(site: Site, content: st
 
     assert [match["snippet"] for match in matches] == [snippet]
     assert [match["snippet"] for match in own] == ["2 * 3 * 4 and __init__"]
+
+
+def test_the_excerpt_of_an_answer_that_repeats_itself_is_made_at_once() -> None:
+    answer, word = f"{'a' * 200_000} {'a*' * 100_000} {'a' * 198}*a*b", f"{'a' * 199}b"
+    start = time.process_time()
+
+    assert to_snippet(answer, [word], is_markdown=True) == f"…{'a' * 52} {'a' * 107}…"
+    # A tenth of this where nothing else runs; the process answers nobody meanwhile, and may show forty of them.
+    assert time.process_time() - start < 1
 
 
 @pytest.mark.settings(embedding_model="openai/small")
