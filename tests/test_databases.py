@@ -1,5 +1,6 @@
 """A database that a test takes over shows nothing of the test before."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
 from tests.support.connections import connected
 from tests.support.databases import Databases
+from tests.support.eventually import eventually
 from tests.support.parley import open_parley
 
 Rows = dict[str, Any]
@@ -114,6 +116,23 @@ async def test_an_address_that_leads_elsewhere_gets_none_of_the_sessions(databas
         nowhere = replace(address, url=address.url.with_parameters({"host": "/nowhere"}))
         with pytest.raises(OSError, match="No such file"):
             await nowhere.connect()
+
+
+async def test_a_session_ends_when_who_opens_it_is_cancelled(databases: Databases) -> None:
+    async with databases.one() as address:
+        session = await address.connect()
+        pid = session.get_server_pid()
+        await session.close()
+    async with databases.one() as address, connected(address) as owner:
+        opening = asyncio.create_task(address.connect())
+        await asyncio.sleep(0)
+        opening.cancel()
+        await asyncio.gather(opening, return_exceptions=True)
+
+        async def has_ended() -> bool:
+            return not await owner.fetchval("SELECT count(*) FROM pg_stat_activity WHERE pid = $1", pid)
+
+        await eventually(has_ended)
 
 
 async def test_a_session_brings_nothing_with_it(databases: Databases) -> None:

@@ -104,10 +104,12 @@ class Sessions:
         place = self._counts[key]
         if place in idle:
             connection, codecs = idle.pop(place)
-            with suppress(OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError):
+            # Also where who opens it is cancelled.
+            with ExitStack() as closing, suppress(OSError, asyncpg.InterfaceError, asyncpg.PostgresConnectionError):
+                closing.callback(connection.terminate)
                 await prepare(connection, setup.replace("DEALLOCATE ALL;", ""))
+                closing.pop_all()
                 return Session(self, (key, place), connection, codecs=codecs)
-            connection.terminate()
         return Session(self, (key, place), await connect(arguments, setup, seconds), codecs=set())
 
     def begin_again(self) -> None:
