@@ -50,10 +50,16 @@ async def accept_patiently(database: Database, event: IncomingMessage) -> int:
 
 
 async def answer_of(parley: Parley, event: IncomingMessage) -> tuple[str | None, str]:
-    """Store an event and wait for its answer; return the error and the text."""
+    """Store an event and wait for its answer, however long a restart takes; return the error and the text."""
     async with asyncio.timeout(100):
-        response = await parley.app.events.response(await accept_patiently(parley.app.database, event))
-    return response.error, response.content
+        inbox_id = await accept_patiently(parley.app.database, event)
+        while True:
+            try:
+                response = await parley.app.events.response(inbox_id)
+            except DatabaseLost:
+                await asyncio.sleep(0.05)
+            else:
+                return response.error, response.content
 
 
 @asynccontextmanager
