@@ -23,6 +23,7 @@ from shared.db.database import Address, Database
 from shared.db.hosts import URL
 from shared.db.pooling.event_loop import Loop
 from shared.settings import Settings
+from tests.crash.tables import TABLES
 from tests.standins.openai_api import OpenAIStub
 from tests.support.connections import connected
 from tests.support.databases import Databases
@@ -106,6 +107,17 @@ async def databases(postgres: URL, superuser: asyncpg.Connection) -> AsyncIterat
     databases = Databases(postgres, superuser)
     yield databases
     await databases.close()
+
+
+@pytest.fixture(scope="session")
+async def stages(postgres: URL, superuser: asyncpg.Connection) -> AsyncIterator[Databases]:
+    """Databases as `databases`, with the tables in which workers of the crash tests count what they do."""
+    async with new_database(postgres, superuser=superuser) as template:
+        async with connected(template) as owner:
+            await owner.execute(TABLES)
+        stages = Databases(postgres, superuser, str(template.url.database), has_processes=True)
+        yield stages
+        await stages.close()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from shared.db.database import Address
 from shared.db.hosts import URL
 from tests.crash.promises import broken_at_each, list_deaths
-from tests.crash.stage import Stage, open_stage, open_stage_on
+from tests.crash.stage import Stage, open_copy, open_stage_on
 
 # What tells that a confirmed command was done, or will be: an erasure that was begun is finished by a worker.
 DONE = {
@@ -51,12 +51,12 @@ async def test_a_confirmed_command_is_done_once_wherever_its_process_is_killed(
     async with open_stage_on(new_address, tmp_path / str(new_address.url.database)) as stage:
         await prepare(stage)
         yes = await ask(stage, line)
-    async with open_stage(postgres, tmp_path, new_address) as stage:
+    async with open_copy(postgres, tmp_path, new_address) as stage:
         *points, reply = await give(stage, yes, "first")
         assert await stage.value(DONE[line]), reply
 
     async def one(point: str) -> list[str]:
-        async with open_stage(postgres, tmp_path, new_address) as stage:
+        async with open_copy(postgres, tmp_path, new_address) as stage:
             await give(stage, yes, "first", at=point)
             is_done, is_open = await stage.value(DONE[line]), await stage.value(OPEN) == 1
             *_, again = await give(stage, yes, "second")
@@ -78,11 +78,11 @@ async def test_a_command_whose_process_is_killed_while_it_asks_does_nothing_and_
     line = "/memory forget all"
     async with open_stage_on(new_address, tmp_path / str(new_address.url.database)) as stage:
         await prepare(stage)
-    async with open_stage(postgres, tmp_path, new_address) as stage:
+    async with open_copy(postgres, tmp_path, new_address) as stage:
         *points, _ = await give(stage, line, "first")
 
     async def one(point: str) -> list[str]:
-        async with open_stage(postgres, tmp_path, new_address) as stage:
+        async with open_copy(postgres, tmp_path, new_address) as stage:
             await give(stage, line, "first", at=point)
             is_untouched = not await stage.value(DONE[line])
             yes = await ask(stage, line, "second")

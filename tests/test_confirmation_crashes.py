@@ -1,6 +1,7 @@
 """A worker is killed or frozen while a person is asked, or while a confirmed call runs."""
 
 import signal
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ from shared.db.database import Address
 from shared.db.hosts import URL
 from shared.messages import AgentResponse, Decision
 from tests.crash.promises import broken_at_each, list_deaths
-from tests.crash.stage import Stage, open_stage, open_stage_on
+from tests.crash.stage import Stage, open_copy, open_stage, open_stage_on
+from tests.support.databases import Databases
 
 ASKS: list[Any] = [{"tool_calls": [{"name": "stage__careful"}]}, "It is done."]
 CALLS = [{"name": "stage__careful", "arguments": {"what": what}} for what in ("this", "that")]
@@ -34,10 +36,10 @@ async def ask(stage: Stage) -> Decision:
 
 
 async def list_points(
-    server: URL, home: Path, answers: list[Any], original: Address | None = None, decision: Decision | None = None
+    scene: AbstractAsyncContextManager[Stage], answers: list[Any], decision: Decision | None = None
 ) -> list[str]:
     """Run the asking or the confirmed turn without a fault; return every point that it passes."""
-    async with open_stage(server, home, original) as stage:
+    async with scene as stage:
         worker = await stage.worker("first", answers)
         await stage.accepts("room: do it", decision=decision)
         await stage.until_delivered(1 if decision is None else 2)
@@ -69,7 +71,7 @@ async def test_each_of_two_confirmed_calls_runs_at_most_once_and_an_unknown_outc
 ) -> None:
     async with open_stage_on(new_address, tmp_path / str(new_address.url.database)) as stage:
         decision = await ask(stage)
-    points = await list_points(postgres, tmp_path, GOES_ON, new_address, decision)
+    points = await list_points(open_copy(postgres, tmp_path, new_address), GOES_ON, decision)
     # The confirmation is consumed before the call begins, and the result recorded after it ends.
     # A call is in doubt from the commit behind which it begins until that of its result; the second begins then.
     spent = points.index(RUNS) - 1
@@ -80,7 +82,7 @@ async def test_each_of_two_confirmed_calls_runs_at_most_once_and_an_unknown_outc
     numbers = [points.index(point) for point in list_deaths(points[begin : second + 1])]
 
     async def one(number: int) -> list[str]:
-        async with open_stage(postgres, tmp_path, new_address) as stage:
+        async with open_copy(postgres, tmp_path, new_address) as stage:
             response = await disturb(stage, GOES_ON, points[number], action, decision)
             effect_ids = [call_id for (call_id,) in await stage.rows("SELECT call_id FROM stage_effects")]
             results = [str(call.result) for call in response.tool_calls_made]
@@ -101,12 +103,12 @@ async def test_each_of_two_confirmed_calls_runs_at_most_once_and_an_unknown_outc
     assert await broken_at_each(numbers, one) == []
 
 
-async def test_a_question_that_was_never_delivered_cannot_be_confirmed(postgres: URL, tmp_path: Path) -> None:
-    points = await list_points(postgres, tmp_path, ASKS)
+async def test_a_question_that_was_never_delivered_cannot_be_confirmed(stages: Databases, tmp_path: Path) -> None:
+    points = await list_points(open_stage(stages, tmp_path), ASKS)
     points = list_deaths(points[: points.index("send before 1") + 1])
 
     async def one(point: str) -> list[str]:
-        async with open_stage(postgres, tmp_path) as stage:
+        async with open_stage(stages, tmp_path) as stage:
             response = await disturb(stage, ASKS, point, "kill")
             rows = await stage.rows("SELECT id, status FROM confirmations")
             has_question = response.confirmation is not None

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from shared.clock import SystemClock
-from shared.db.hosts import URL
 from tests.crash.promises import Check, broken_at_each, every_turn, find_broken, list_deaths, of_the_ledger, rows_are
 from tests.crash.stage import WAVE, Stage, open_stage, run_with_fault
+from tests.support.databases import Databases
 
 TRANSCRIPT = [
     (0, "user", None),
@@ -37,9 +37,9 @@ class Scene:
 pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(900)]
 
 
-async def list_points(server: URL, home: Path, last_tool: str, scene: Scene = Scene()) -> list[str]:
+async def list_points(stages: Databases, home: Path, last_tool: str, scene: Scene = Scene()) -> list[str]:
     """Run the turn once without a fault and return every point that it passes."""
-    async with open_stage(server, home) as stage:
+    async with open_stage(stages, home) as stage:
         await stage.owner.execute(scene.typed)
         worker = await stage.worker("first", scene.answers, last_tool=last_tool)
         await stage.accepts("room: note this", attachments=[await stage.attachment()])
@@ -49,9 +49,11 @@ async def list_points(server: URL, home: Path, last_tool: str, scene: Scene = Sc
         return [point for point in worker.points if point != "ready"]
 
 
-async def play(server: URL, home: Path, point: str, action: str, last_tool: str, scene: Scene = Scene()) -> list[str]:
+async def play(
+    stages: Databases, home: Path, point: str, action: str, last_tool: str, scene: Scene = Scene()
+) -> list[str]:
     """Run the turn with a worker killed or frozen at a point, then with a second one; return the broken promises."""
-    async with open_stage(server, home) as stage:
+    async with open_stage(stages, home) as stage:
         await stage.owner.execute(scene.typed)
         first = await stage.worker("first", scene.answers, at=point, action=action, last_tool=last_tool)
         inbox_id = await stage.accepts("room: note this", attachments=[await stage.attachment()])
@@ -92,26 +94,26 @@ def _ends(replies: int) -> Iterator[Check]:
 @pytest.mark.parametrize("last_tool", ["read", "effect"])
 @pytest.mark.parametrize("action", ["kill", "freeze"])
 async def test_a_worker_may_be_killed_or_frozen_at_every_point_of_a_turn(
-    postgres: URL, tmp_path: Path, action: str, last_tool: str
+    stages: Databases, tmp_path: Path, action: str, last_tool: str
 ) -> None:
-    points = await list_points(postgres, tmp_path, last_tool)
+    points = await list_points(stages, tmp_path, last_tool)
     assert len(points) > 20
     if last_tool == "effect":
         # Only the order of the two tools differs then.
         points = points[points.index("effect before 1") : points.index("model before 2")]
 
     async def one(point: str) -> list[str]:
-        return await play(postgres, tmp_path, point, action, last_tool)
+        return await play(stages, tmp_path, point, action, last_tool)
 
     assert await broken_at_each(list_deaths(points), one) == []
 
 
 @pytest.mark.parametrize("point", ["model before 1", "send before 1"])
 async def test_a_turn_of_a_killed_worker_is_answered_within_15_seconds(
-    postgres: URL, tmp_path: Path, point: str
+    stages: Databases, tmp_path: Path, point: str
 ) -> None:
     clock = SystemClock()
-    async with open_stage(postgres, tmp_path) as stage:
+    async with open_stage(stages, tmp_path) as stage:
         first = await stage.worker("first", at=point, action="hold")
         await stage.accepts("room: note this", attachments=[await stage.attachment()])
         await first.until(point)
@@ -139,10 +141,10 @@ async def test_a_turn_of_a_killed_worker_is_answered_within_15_seconds(
     ids=["about to be asked", "answered", "answered a second time", "while a tool runs"],
 )
 async def test_the_call_of_a_killed_worker_is_on_the_ledger_as_an_estimate(
-    postgres: URL, tmp_path: Path, point: str, rows: list[bool]
+    stages: Databases, tmp_path: Path, point: str, rows: list[bool]
 ) -> None:
     answers = ["It is done."] if point.endswith("1") and "model" in point else WAVE
-    async with open_stage(postgres, tmp_path) as stage:
+    async with open_stage(stages, tmp_path) as stage:
         first = await stage.worker("first", answers, at=point, action="kill")
         inbox_id = await stage.accepts("room: note this")
         await first.until_gone()
@@ -155,8 +157,10 @@ async def test_the_call_of_a_killed_worker_is_on_the_ledger_as_an_estimate(
         assert await find_broken(stage, of_the_ledger()) == []
 
 
-async def test_a_worker_that_wakes_up_leaves_the_turn_to_the_one_that_runs_it(postgres: URL, tmp_path: Path) -> None:
-    async with open_stage(postgres, tmp_path) as stage:
+async def test_a_worker_that_wakes_up_leaves_the_turn_to_the_one_that_runs_it(
+    stages: Databases, tmp_path: Path
+) -> None:
+    async with open_stage(stages, tmp_path) as stage:
         # It loses its connection in the transaction that begins the turn, and retries when it wakes up.
         first = await stage.worker("first", at="commit before 1", action="freeze")
         inbox_id = await stage.accepts("room: note this", attachments=[await stage.attachment()])
@@ -177,8 +181,10 @@ async def test_a_worker_that_wakes_up_leaves_the_turn_to_the_one_that_runs_it(po
         assert await find_faults(stage, replies=1) == []
 
 
-async def test_a_stopping_worker_finishes_what_it_can_within_its_grace_period(postgres: URL, tmp_path: Path) -> None:
-    async with open_stage(postgres, tmp_path) as stage:
+async def test_a_stopping_worker_finishes_what_it_can_within_its_grace_period(
+    stages: Databases, tmp_path: Path
+) -> None:
+    async with open_stage(stages, tmp_path) as stage:
         first = await stage.worker("first", [{"content": "It is done.", "delay": 1}])
         inbox_id = await stage.accepts("room: a slow one")
         await first.until("model before 1")
@@ -189,8 +195,8 @@ async def test_a_stopping_worker_finishes_what_it_can_within_its_grace_period(po
         assert await stage.rows("SELECT content FROM stage_posts") == [("It is done.",)]
 
 
-async def test_a_stopping_worker_hands_over_what_it_cannot_finish(postgres: URL, tmp_path: Path) -> None:
-    async with open_stage(postgres, tmp_path) as stage:
+async def test_a_stopping_worker_hands_over_what_it_cannot_finish(stages: Databases, tmp_path: Path) -> None:
+    async with open_stage(stages, tmp_path) as stage:
         first = await stage.worker("first", grace=0.2, at="model before 1", action="hold")
         inbox_id = await stage.accepts("room: note this", attachments=[await stage.attachment()])
         await first.until("model before 1")
@@ -209,8 +215,8 @@ async def test_a_stopping_worker_hands_over_what_it_cannot_finish(postgres: URL,
         assert await find_faults(stage, replies=1) == []
 
 
-async def test_workers_that_stop_one_after_the_other_park_nothing(postgres: URL, tmp_path: Path) -> None:
-    async with open_stage(postgres, tmp_path) as stage:
+async def test_workers_that_stop_one_after_the_other_park_nothing(stages: Databases, tmp_path: Path) -> None:
+    async with open_stage(stages, tmp_path) as stage:
         inbox_id = await stage.accepts("room: note this", attachments=[await stage.attachment()])
         for number in range(5):
             worker = await stage.worker(f"worker-{number}", grace=0.1, at="model before 1", action="hold")
@@ -222,8 +228,10 @@ async def test_workers_that_stop_one_after_the_other_park_nothing(postgres: URL,
         assert await stage.rows("SELECT attempt, handovers FROM turns") == [(6, 5)]
 
 
-async def test_a_message_that_kills_its_workers_is_parked_and_the_next_is_served(postgres: URL, tmp_path: Path) -> None:
-    async with open_stage(postgres, tmp_path) as stage:
+async def test_a_message_that_kills_its_workers_is_parked_and_the_next_is_served(
+    stages: Databases, tmp_path: Path
+) -> None:
+    async with open_stage(stages, tmp_path) as stage:
         inbox_id = await stage.accepts("room: a deadly one")
         # The first death may be another message's fault; then it runs alone.
         for number in range(4):
@@ -240,8 +248,8 @@ async def test_a_message_that_kills_its_workers_is_parked_and_the_next_is_served
         assert (await stage.response(await stage.accepts("room: a good one"))).content == "It is done."
 
 
-async def test_two_workers_never_overlap_in_one_place(postgres: URL, tmp_path: Path) -> None:
-    async with open_stage(postgres, tmp_path) as stage:
+async def test_two_workers_never_overlap_in_one_place(stages: Databases, tmp_path: Path) -> None:
+    async with open_stage(stages, tmp_path) as stage:
         answers = [{"content": "It is done.", "delay": 0.2}]
         # With two turns at once, no worker can keep all three places.
         await asyncio.gather(*(stage.worker(name, answers, max_turns=2) for name in ("first", "second")))

@@ -110,6 +110,18 @@ async def test_a_session_that_is_open_keeps_its_database_from_others(databases: 
         await left.execute("COMMIT")
 
 
+async def test_what_a_killed_process_has_left_connected_is_ended(stages: Databases) -> None:
+    async with stages.one() as address:
+        name = await read_name(address)
+        left = await Address(address.url, is_embedded=True).connect(as_owner=True)
+        await left.execute("BEGIN; INSERT INTO users (display_name) VALUES ('late')")
+    async with stages.one() as address, connected(address) as owner:
+        assert await read_name(address) == name
+        assert await owner.fetchval("SELECT count(*) FROM users WHERE display_name = 'late'") == 0
+    with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, OSError)):
+        await left.execute("COMMIT")
+
+
 async def test_an_address_that_leads_elsewhere_gets_none_of_the_sessions(databases: Databases) -> None:
     async with databases.one() as address:
         await (await address.connect()).close()

@@ -7,8 +7,8 @@ import pytest
 
 from agent.prompts import prompts
 from agent.queue.suspects import MAX_DEATHS
-from shared.db.hosts import URL
 from tests.crash.stage import open_stage
+from tests.support.databases import Databases
 
 pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]
 
@@ -18,10 +18,10 @@ SLOW = [{"content": "It is done.", "delay": 0.3}]
 
 @pytest.mark.parametrize("kind", ["deadly", "blocking"])
 async def test_a_message_that_ends_its_process_is_tried_alone_and_the_others_are_answered(
-    postgres: URL, tmp_path: Path, kind: str
+    stages: Databases, tmp_path: Path, kind: str
 ) -> None:
     order = {kind: "deadly:"}
-    async with open_stage(postgres, tmp_path) as stage:
+    async with open_stage(stages, tmp_path) as stage:
         first = await stage.worker("first", [{"content": "never", "delay": 60}], **order)
         innocent = [await stage.accepts(f"room-{number}: hello", channel=f"room-{number}") for number in range(3)]
         deadly = await stage.accepts("deadly: hello", channel="deadly")
@@ -56,9 +56,9 @@ async def test_a_message_that_ends_its_process_is_tried_alone_and_the_others_are
 
 
 async def test_a_message_that_kills_its_process_before_its_turn_begins_is_parked_too(
-    postgres: URL, tmp_path: Path
+    stages: Databases, tmp_path: Path
 ) -> None:
-    async with open_stage(postgres, tmp_path) as stage:
+    async with open_stage(stages, tmp_path) as stage:
         deadly = await stage.accepts("room: hello")
         for number in range(MAX_DEATHS + 2):
             # The first commit of a suspect records that it starts alone.

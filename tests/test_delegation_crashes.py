@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from shared.db.hosts import URL
 from tests.crash.promises import Check, broken_at_each, every_turn, find_broken, list_deaths, rows_are
 from tests.crash.stage import Stage, open_stage, run_with_fault
+from tests.support.databases import Databases
 
 ANSWERS: list[Any] = [
     '```delegate\n{"agent": "scout", "task": "below: look around"}\n```',
@@ -40,9 +40,9 @@ async def until_rows(stage: Stage, query: str, *rows: tuple[Any, ...]) -> None:
             await asyncio.sleep(0.05)
 
 
-async def list_points(server: URL, home: Path) -> list[str]:
+async def list_points(stages: Databases, home: Path) -> list[str]:
     """Run the turn once without a fault; return the points from the agent's call to the step after its result."""
-    async with open_stage(server, home) as stage:
+    async with open_stage(stages, home) as stage:
         await add_scout(stage)
         worker = await stage.worker("first", ANSWERS)
         await stage.response(await stage.accepts("room: look around"))
@@ -52,13 +52,13 @@ async def list_points(server: URL, home: Path) -> list[str]:
         return worker.points[worker.points.index("model after 1") : worker.points.index("model after 4")]
 
 
-async def play(server: URL, home: Path, point: str, action: str) -> list[str]:
+async def play(stages: Databases, home: Path, point: str, action: str) -> list[str]:
     """Run the turn with a worker killed or frozen at a point, then with a second one; return the broken promises.
 
     With the action `failover` the worker is frozen while the database is failed over.
     """
     is_failed_over = action == "failover"
-    async with open_stage(server, home) as stage:
+    async with open_stage(stages, home) as stage:
         await add_scout(stage)
         first = await stage.worker("first", ANSWERS, at=point, action="freeze" if is_failed_over else action)
         inbox_id = await stage.accepts("room: look around")
@@ -93,9 +93,9 @@ def _ends(replies: int) -> Iterator[Check]:
 
 @pytest.mark.parametrize("action", ["kill", "freeze", "failover"])
 async def test_a_worker_may_be_killed_or_frozen_or_lose_its_database_at_every_point_of_an_agents_work(
-    postgres: URL, tmp_path: Path, action: str
+    stages: Databases, tmp_path: Path, action: str
 ) -> None:
-    points = await list_points(postgres, tmp_path)
+    points = await list_points(stages, tmp_path)
     assert len(points) > 20
     points = list_deaths(points)
     if action != "kill":
@@ -103,13 +103,13 @@ async def test_a_worker_may_be_killed_or_frozen_or_lose_its_database_at_every_po
         points = points[::2]
 
     async def one(point: str) -> list[str]:
-        return await play(postgres, tmp_path, point, action)
+        return await play(stages, tmp_path, point, action)
 
     assert await broken_at_each(points, one) == []
 
 
-async def test_a_stopping_worker_hands_over_the_agent_with_its_asker(postgres: URL, tmp_path: Path) -> None:
-    async with open_stage(postgres, tmp_path) as stage:
+async def test_a_stopping_worker_hands_over_the_agent_with_its_asker(stages: Databases, tmp_path: Path) -> None:
+    async with open_stage(stages, tmp_path) as stage:
         await add_scout(stage)
         first = await stage.worker("first", ANSWERS, grace=0.2, at="model before 3", action="hold")
         inbox_id = await stage.accepts("room: look around")
@@ -128,8 +128,8 @@ async def test_a_stopping_worker_hands_over_the_agent_with_its_asker(postgres: U
         assert await find_faults(stage, replies=1) == []
 
 
-async def test_agents_end_with_an_asker_that_is_parked(postgres: URL, tmp_path: Path) -> None:
-    async with open_stage(postgres, tmp_path) as stage:
+async def test_agents_end_with_an_asker_that_is_parked(stages: Databases, tmp_path: Path) -> None:
+    async with open_stage(stages, tmp_path) as stage:
         await add_scout(stage)
         inbox_id = await stage.accepts("room: a deadly one")
         for number, point in enumerate(("model before 2", *["model before 1"] * 3)):

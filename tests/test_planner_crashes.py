@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from shared.db.database import Address, Database
-from shared.db.hosts import URL
 from shared.settings import Settings
 from tests.crash.promises import broken_at_each, list_deaths
 from tests.crash.stage import open_stage
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body, last_user_text
+from tests.support.databases import Databases
 from tests.support.planning import call, plan, results_in
 from tests.support.recovery import losing_acknowledgements
 from tests.test_crashes import Scene, list_points, play
@@ -28,16 +28,16 @@ pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize(("status", "action"), [("continue", "kill"), ("continue", "freeze"), ("done", "kill")])
-async def test_a_plan_is_resumed_from_the_journal(postgres: URL, tmp_path: Path, status: str, action: str) -> None:
+async def test_a_plan_is_resumed_from_the_journal(stages: Databases, tmp_path: Path, status: str, action: str) -> None:
     scene = SCENES[status]
-    points = await list_points(postgres, tmp_path, "", scene)
+    points = await list_points(stages, tmp_path, "", scene)
     points = points[points.index("model after 1") : points.index("effect after 1") + 3]
     assert len(points) > 8
     # Fencing works the same for plans, so three points are enough.
     points = points[::4] if action == "freeze" else list_deaths(points)
 
     async def one(point: str) -> list[str]:
-        return await play(postgres, tmp_path, point, action, "", scene)
+        return await play(stages, tmp_path, point, action, "", scene)
 
     assert await broken_at_each(points, one) == []
 
@@ -64,9 +64,9 @@ async def test_the_acknowledgement_of_any_commit_may_be_lost_while_a_plan_runs(
     ("point", "reported", "model_calls"), [("read after 1", "effect done", 1), ("effect before 1", "unknown", 2)]
 )
 async def test_after_a_crash_only_calls_that_cannot_have_begun_run(
-    postgres: URL, tmp_path: Path, point: str, reported: str, model_calls: int
+    stages: Databases, tmp_path: Path, point: str, reported: str, model_calls: int
 ) -> None:
-    async with open_stage(postgres, tmp_path) as stage:
+    async with open_stage(stages, tmp_path) as stage:
         scene = SCENES["done"]
         await stage.owner.execute(scene.typed)
         first = await stage.worker("first", scene.answers, at=point, action="kill")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from shared.db.hosts import URL
 from tests.crash.stage import open_stage
+from tests.support.databases import Databases
 
 DUE_JOB = """
 WITH person AS (
@@ -25,9 +25,9 @@ pytestmark = [pytest.mark.xdist_group("processes"), pytest.mark.timeout(300)]
 
 
 async def test_a_due_job_is_said_once_although_a_worker_dies_before_it_is_sent_and_one_after(
-    postgres: URL, tmp_path: Path
+    stages: Databases, tmp_path: Path
 ) -> None:
-    async with open_stage(postgres, tmp_path) as stage:
+    async with open_stage(stages, tmp_path) as stage:
         await stage.owner.execute(DUE_JOB)
 
         for point, expectation in (("fire before 1", ("active", 0)), ("fire after 1", ("finished", 1))):

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import asyncpg
 
@@ -22,8 +23,10 @@ from shared.files.storage import open_storage
 from shared.messages import AgentResponse, Attachment
 from shared.settings import Settings, load_secrets
 from tests.conftest import new_database
-from tests.crash.worker import TABLES, Orders
+from tests.crash.tables import TABLES
+from tests.crash.worker import Orders
 from tests.support.connections import connected
+from tests.support.databases import Databases
 from tests.support.forks import ROOT, Request, get_forks
 from tests.support.parley import message
 
@@ -238,14 +241,20 @@ async def decided(stage: Stage) -> list[Any]:
 
 
 @asynccontextmanager
-async def open_stage(server: URL, home: Path, original: Address | None = None) -> AsyncIterator[Stage]:
-    """Open a stage with a database of its own, which begins as a copy of the `original`, in whose home it is then."""
-    async with AsyncExitStack() as stack:
-        if original is None:
-            address = original = await stack.enter_async_context(new_database(server))
-        else:
-            address = await stack.enter_async_context(new_database(server, template=original.url.database))
-        yield await stack.enter_async_context(open_stage_on(address, home / str(original.url.database)))
+async def open_stage(stages: Databases, home: Path) -> AsyncIterator[Stage]:
+    """Open a stage with a database and a home of its own."""
+    async with stages.one() as address, open_stage_on(address, home / uuid4().hex) as stage:
+        yield stage
+
+
+@asynccontextmanager
+async def open_copy(server: URL, home: Path, original: Address) -> AsyncIterator[Stage]:
+    """Open a stage with a copy of a stage's database, in whose home it is."""
+    async with (
+        new_database(server, template=original.url.database) as address,
+        open_stage_on(address, home / str(original.url.database)) as stage,
+    ):
+        yield stage
 
 
 @asynccontextmanager

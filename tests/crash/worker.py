@@ -79,20 +79,6 @@ HAS_WRITTEN = text("SELECT pg_current_xact_id_if_assigned() IS NOT NULL")
 
 Action = Literal["none", "kill", "freeze", "hold"]
 
-TABLES = """
-CREATE TABLE stage_effects (call_id text NOT NULL);
-CREATE TABLE stage_reads (call_id text NOT NULL);
-CREATE TABLE stage_sends (nonce text NOT NULL);
-CREATE TABLE stage_posts (nonce text PRIMARY KEY, content text NOT NULL);
-CREATE TABLE stage_model_calls (
-    place text NOT NULL, worker text NOT NULL, reservation_id bigint, tokens int, is_alone boolean NOT NULL
-);
-GRANT ALL ON stage_effects, stage_reads, stage_sends, stage_posts, stage_model_calls TO parley_app;
-CREATE FUNCTION stage_tell() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NOTIFY stage; RETURN NULL; END';
-CREATE TRIGGER stage_delivered AFTER UPDATE ON outbox FOR EACH ROW WHEN (NEW.status = 'delivered')
-    EXECUTE FUNCTION stage_tell();
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class Orders:

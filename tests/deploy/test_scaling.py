@@ -13,6 +13,7 @@ from shared.db.hosts import URL
 from tests.crash.stage import Stage, open_stage
 from tests.deploy.test_helm import SCALED, render
 from tests.support.connections import connected, run_as_owner
+from tests.support.databases import Databases
 from tests.support.documents import document
 from tests.support.given_database import given_database
 from tests.support.source_tree import ROOT
@@ -51,8 +52,8 @@ WHERE pronamespace IN ('admin'::regnamespace, 'public'::regnamespace)
 
 
 @pytest.fixture
-async def stage(postgres: URL, tmp_path: Path) -> AsyncIterator[Stage]:
-    async with open_stage(postgres, tmp_path) as stage:
+async def stage(stages: Databases, tmp_path: Path) -> AsyncIterator[Stage]:
+    async with open_stage(stages, tmp_path) as stage:
         yield stage
 
 

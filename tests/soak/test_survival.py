@@ -16,11 +16,11 @@ from adapters.tables import update_tables
 from shared.clock import SystemClock
 from shared.db.database import Address
 from shared.db.embedded.server import start_postgres
-from shared.db.hosts import URL
 from shared.settings import Settings
 from tests.crash.stage import Stage, WorkerAtWork, open_stage
 from tests.standins.openai_api import OpenAIStub
 from tests.support.connections import run_as_owner
+from tests.support.databases import Databases
 from tests.support.parley import message, open_parley
 from tests.support.recovery import answer_of, control
 
@@ -37,10 +37,10 @@ def memory_used() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-async def test_workers_are_killed_and_frozen_at_random_for_minutes(postgres: URL, tmp_path: Path) -> None:
+async def test_workers_are_killed_and_frozen_at_random_for_minutes(stages: Databases, tmp_path: Path) -> None:
     chance = random.Random(2026)  # noqa: S311  # the same faults in each run
     clock = SystemClock()
-    async with open_stage(postgres, tmp_path) as stage:
+    async with open_stage(stages, tmp_path) as stage:
         end = clock.monotonic() + SECONDS
         steady = asyncio.create_task(write_until(stage, clock, end))
         frozen: list[WorkerAtWork] = []

@@ -27,7 +27,7 @@ MOST_TESTS, MOST_BYTES = 60, 2**20
 MOST_SESSIONS = 8
 CLOSE_SECONDS = 10.0
 STATEMENTS = (ROOT / "tests/support/databases.sql").read_text("utf-8").split("\n\n")
-CATALOG, TABLES, SEQUENCES, OTHERS, LAST_VALUES = STATEMENTS
+CATALOG, TABLES, SEQUENCES, OTHERS, LAST_VALUES, ENDING = STATEMENTS
 DELETION = "d{0} AS (DELETE FROM {1})"
 FILLING = "INSERT INTO {0} OVERRIDING SYSTEM VALUE SELECT * FROM json_populate_recordset(NULL::{0}, $1)"
 # The user, and how many seconds a statement may take.
@@ -185,12 +185,14 @@ class TestDatabase:
         """Return an address of it, with nothing that an earlier one has seen."""
         return SharedAddress(self.url, is_embedded=True, sessions=self.sessions)
 
-    async def empty(self) -> bool:
-        """Make it as it was; return False when something can't be told or undone."""
+    async def empty(self, *, ends_others: bool = False) -> bool:
+        """Make it as it was; return False when something can't be told or undone, or others are connected."""
         self.count += 1
         # A test may have ended all sessions.
         with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
             pids = [*self.sessions.pids, await self.owner.fetchval("SELECT pg_backend_pid()")]
+            if ends_others:
+                await self.owner.execute(ENDING, pids)
             async with self.owner.transaction():
                 is_other = await self.owner.fetchval(OTHERS, pids, MOST_BYTES)
                 if is_other or self.catalog != await self.owner.fetch(CATALOG, self.beginning):
@@ -205,10 +207,21 @@ class TestDatabase:
 
 
 class Databases:
-    """The databases of a server that no test has."""
+    """The databases of a server that no test has, copies of one template."""
 
-    def __init__(self, postgres: URL, superuser: asyncpg.Connection) -> None:
+    def __init__(
+        self,
+        postgres: URL,
+        superuser: asyncpg.Connection,
+        template: str = "template_parley",
+        *,
+        has_processes: bool = False,
+    ) -> None:
         self._postgres, self._superuser, self._idle = postgres, superuser, list[TestDatabase]()
+        # With those of a test, which have ended, it does not wait until the server has noticed that.
+        self._template, self._has_processes = template, has_processes
+        # Of the connection, for a test may have several databases at once.
+        self._lock = asyncio.Lock()
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[Address]:
@@ -218,7 +231,7 @@ class Databases:
         is_empty = False
         try:
             yield database.address
-            is_empty = await database.empty()
+            is_empty = await database.empty(ends_others=self._has_processes)
         finally:
             if is_empty:
                 self._idle.append(database)
@@ -232,7 +245,8 @@ class Databases:
 
     async def _make(self) -> TestDatabase:
         name = f"test_{uuid4().hex}"
-        await self._superuser.execute(f"CREATE DATABASE {name} TEMPLATE template_parley STRATEGY FILE_COPY")
+        async with self._lock:
+            await self._superuser.execute(f"CREATE DATABASE {name} TEMPLATE {self._template} STRATEGY FILE_COPY")
         url = self._postgres.set(database=name)
         owner = await Address(url, is_embedded=True).connect(as_owner=True, statement_seconds=30)
         await owner.execute("SET session_replication_role = replica; SET lock_timeout = '1s'")
@@ -258,4 +272,5 @@ class Databases:
     async def _drop(self, database: TestDatabase) -> None:
         await database.sessions.close()
         database.owner.terminate()
-        await self._superuser.execute(f"DROP DATABASE {database.url.database} WITH (FORCE)")
+        async with self._lock:
+            await self._superuser.execute(f"DROP DATABASE {database.url.database} WITH (FORCE)")

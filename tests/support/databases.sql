@@ -30,3 +30,6 @@ SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() A
 
 SELECT json_object_agg(seqrelid, pg_sequence_last_value(seqrelid)) FROM pg_sequence
 WHERE pg_sequence_last_value(seqrelid) IS NOT NULL
+
+SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> ALL ($1::int[])
