@@ -95,11 +95,13 @@ class Actors:
 def list_teams(payload: Json) -> list[str]:
     """Return the workspaces for which a click or a form may be meant: that where the app is installed comes first.
 
-    In a shared channel `team` may be the person's workspace; the app's own messages and views name its own.
+    In a shared channel `team` may be the person's workspace; the app's own messages and views name its own. The message
+    of a shortcut may be anybody's.
     """
+    clicked = payload.get("message") if payload.get("type") == "block_actions" else None
     teams = [
         (payload.get("view") or {}).get("app_installed_team_id"),
-        (payload.get("message") or {}).get("team"),
+        (clicked or {}).get("team"),
         (payload.get("team") or {}).get("id") or (payload.get("user") or {}).get("team_id"),
     ]
     return list(dict.fromkeys(str(team) for team in teams if team))

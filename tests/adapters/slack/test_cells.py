@@ -322,6 +322,18 @@ async def test_in_a_shared_channel_each_is_served_by_the_workspace_of_the_app(la
     assert await cells.count("b") == 0
 
 
+async def test_a_shortcut_on_a_message_of_another_workspace_is_that_of_the_person_who_uses_it(lake: Lake) -> None:
+    scene, fred, pier, cells = lake.scene, lake.fred, lake.pier, lake.cells
+    await lake.moves()
+    scene.slack.world.share(pier, scene.slack.installation.team)
+    message = await scene.ann.posts(pier, "a bike and a boat")
+    view = await (await fred.shortcut(pier, message, "ask_parley")).view()
+    assert (await fred.submits(view, question="Which one?")).response == {}
+    assert "Which one?" in (await fred.hears(pier))[0]
+    await lake.until_count("b", 1)
+    assert await cells.count("a") == 0
+
+
 async def test_what_was_missed_is_read_for_each_cell(lake: Lake) -> None:
     scene, fred, pier, cells = lake.scene, lake.fred, lake.pier, lake.cells
     await scene.ann.mentions(scene.general, "home")
