@@ -70,19 +70,21 @@ class Cells:
 
     async def read_again(self, place: Place) -> None:
         """Read what the cells on the way to a server note; of one that is away, what it noted last counts."""
-        name, key = self.names[0], (place.platform, place.server or "")
+        name, key, is_last = self.names[0], (place.platform, place.server or ""), False
         for _ in self.names if place.server is not None else ():
             if name in self.apps:
                 # It is not cancelled: a connection to a silent server takes its time to end.
                 await asyncio.wait({self._read_soon(name)}, timeout=READ_SECONDS)
             route = self._routes[name].get(key)
-            if route is None or route.state != "moved" or route.other not in self._routes:
+            if is_last or route is None or route.state == "here" or route.other not in self._routes:
                 return
-            name = route.other
+            # The other end of a move knows whether it is cancelled.
+            name, is_last = route.other, route.state != "moved"
 
-    def find(self, platform: str, server: str | None) -> tuple[str, ...]:
+    def find(self, platform: str, server: str | None, *, has_rows: bool = False) -> tuple[str, ...]:
         """Return the cells in which a server's message may be stored, in the order in which they are asked.
 
+        With `has_rows` the one that has the server's rows comes first: of a move that is cancelled, where it goes.
         What has no server, such as a direct message, is at home in the first cell.
         """
         name, key = self.names[0], (platform, server or "")
@@ -90,10 +92,10 @@ class Cells:
             route = self._routes[name].get(key)
             if route is None or route.state == "here":
                 break
-            if route.state in {"leaving", "returning"}:
-                return name, route.other
-            if route.state == "arriving":
-                return route.other, name
+            if route.state != "moved":
+                names = (route.other, name) if route.state == "arriving" else (name, route.other)
+                is_back = self._routes.get(names[0], {}).get(key, route).state == "returning"
+                return names[::-1] if has_rows and is_back else names
             if route.other not in self._routes:
                 # CELLS names fewer cells than there are.
                 raise CellAway
@@ -107,23 +109,31 @@ class Cells:
         return self.apps[name]
 
     def list_apps(self, place: Place) -> Sequence[App]:
-        """Return the apps of the cells in which a server's message may be, in the order in which they are asked."""
-        return [self.get(name) for name in self.find(place.platform, place.server)]
+        """Return the apps of the cells in which a server's message may be, the one with the server's rows first."""
+        return [self.get(name) for name in self.find(place.platform, place.server, has_rows=True)]
 
     def __iter__(self) -> Iterator[App]:
         """Iterate over the apps of all cells that are open."""
         return iter([self.apps[name] for name in self.names if name in self.apps])
 
-    async def use(self, place: Place, work: Callable[[App], Awaitable[Result]], *, is_message: bool = True) -> Result:
+    async def use(
+        self,
+        place: Place,
+        work: Callable[[App], Awaitable[Result]],
+        *,
+        is_message: bool = True,
+        has_rows: bool = False,
+    ) -> Result:
         """Do work for a place with the app of its cell: again with the next one when that cell refuses it.
 
+        `has_rows`: the work reads settings of the server and stores its message by `accept`.
         Work that is no message is not for a server on its way: it would read what is not there yet, or write
         what is being copied. Raises `ServerMoving` then.
         """
         for _ in range(MOST_TRIES):
             if not is_message:
                 await self.read_again(place)
-            names = self.find(place.platform, place.server)
+            names = self.find(place.platform, place.server, has_rows=has_rows)
             if not is_message and len(names) > 1:
                 raise ServerMoving(retry_after=30)
             for name in names:
@@ -144,9 +154,9 @@ class Cells:
             await self.read_again(place)
 
     async def check(self, place: Place, app: App) -> None:
-        """Raise `ServerMoved` if a server does not live in the cell of this app any more."""
+        """Raise `ServerMoved` if a server's rows are not in the cell of this app any more."""
         await self.read_again(place)
-        if app not in self.list_apps(place):
+        if app is not self.list_apps(place)[0]:
             raise ServerMoved
 
     async def settle(self, place: Place, app: App) -> None:

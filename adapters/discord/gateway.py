@@ -336,7 +336,7 @@ class Gateway(discord.AutoShardedClient):
             if is_command:
                 await self._cells.until_settled(place)
             with suppress(ServerMoving):
-                await self._cells.use(place, work, is_message=not is_command)
+                await self._cells.use(place, work, is_message=not is_command, has_rows=True)
                 return
             await asyncio.sleep(FIRST_WAIT)
 

@@ -132,7 +132,10 @@ class Receivers:
     async def _find_web(self, team: str | None) -> Web | None:
         if self._cells is None or team is None:
             return await self._first.clients.find(team)
-        return await self._of(self._cells.list_apps(Place(PLATFORM, team, ""))[0]).clients.find(team)
+        for app in self._cells.list_apps(Place(PLATFORM, team, "")):
+            if (web := await self._of(app).clients.find(team)) is not None:
+                return web
+        return None
 
     async def _find_team(self, request: AsyncBoltRequest) -> str | None:
         """Return the workspace for which a request is meant: of several that where the app is installed."""
@@ -149,7 +152,8 @@ class Receivers:
     ) -> Result:
         if self._cells is None or team is None:
             return await work(self._first)
-        return await self._cells.use(Place(PLATFORM, team, ""), lambda app: work(self._of(app)), is_message=is_message)
+        place = Place(PLATFORM, team, "")
+        return await self._cells.use(place, lambda app: work(self._of(app)), is_message=is_message, has_rows=True)
 
     async def _put_off(self, body: Json, error: Unavailable) -> BoltResponse:
         """Tell why nothing can be done just now; an event comes again."""

@@ -88,6 +88,27 @@ async def test_on_the_way_a_command_is_put_off_and_a_message_waits(cells: TwoCel
     assert await cells.count("a") == 0
 
 
+async def test_while_a_move_is_cancelled_a_message_is_read_by_the_settings_of_where_the_server_stays(
+    cells: TwoCells, scene: Scene
+) -> None:
+    # No mention is needed.
+    await cells.parleys["a"].sql(
+        "INSERT INTO channel_modes (platform_server_id, mode) VALUES (:server, 'always')", server=scene.guild["id"]
+    )
+    async with cells.moving("a", "b", scene.guild["id"], platform="discord") as moving:
+        await moving.fetch(moving.target, statements.begin_arrival, "a")
+        await moving.fetch(moving.source, statements.begin_departure, "b")
+    async with cells.moving("b", "a", scene.guild["id"], platform="discord") as moving:
+        await moving.fetch(moving.source, statements.begin_departure, "a")
+        await moving.fetch(moving.target, statements.begin_arrival, "b")
+        await cells.until_routed("discord", scene.guild["id"], "b", "a")
+        await scene.ann.says("hello", scene.general)
+        await cells.until("a", "SELECT count(*) = 1 FROM inbox WHERE status = 'waiting'")
+        await move_server(moving, lambda _line: None, seconds=60)
+    assert len(await scene.ann.hears(scene.general)) == 1
+    assert await cells.count("b") == 0
+
+
 async def test_what_is_deleted_while_its_row_moves_is_in_neither_cell(cells: TwoCells, scene: Scene) -> None:
     await cells.parleys["a"].sql(
         "INSERT INTO channel_modes (platform_server_id, mode) VALUES (:server, 'always')", server=scene.guild["id"]

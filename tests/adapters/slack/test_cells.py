@@ -334,6 +334,30 @@ async def test_a_shortcut_on_a_message_of_another_workspace_is_that_of_the_perso
     assert await cells.count("a") == 0
 
 
+@pytest.mark.parametrize("is_home", [False, True], ids=["installed", "home"])
+async def test_what_is_said_while_a_move_is_cancelled_is_answered_where_the_workspace_stays(
+    lake: Lake, is_home: bool
+) -> None:
+    scene, cells = lake.scene, lake.cells
+    person, channel = (scene.ann, scene.general) if is_home else (lake.fred, lake.pier)
+    team_id = scene.slack.team_id if is_home else lake.team_id
+    first = await person.mentions(channel, "first")
+    await lake.until_count("a", 1)
+    async with cells.moving("a", "b", team_id, platform="slack") as moving:
+        await moving.fetch(moving.target, statements.begin_arrival, "a")
+        await moving.fetch(moving.source, statements.begin_departure, "b")
+    async with cells.moving("b", "a", team_id, platform="slack") as moving:
+        await moving.fetch(moving.source, statements.begin_departure, "a")
+        await moving.fetch(moving.target, statements.begin_arrival, "b")
+        await cells.until_routed("slack", team_id, "b", "a")
+        # In a thread of the agent's no mention is needed.
+        await person.posts(channel, "on the way back", thread_ts=first["ts"])
+        await lake.until_count("a", 1, "status = 'waiting'")
+        await move_server(moving, lambda _line: None, seconds=60)
+    assert len(await person.hears(channel, 2)) == 2
+    assert await cells.count("b") == 0
+
+
 async def test_what_was_missed_is_read_for_each_cell(lake: Lake) -> None:
     scene, fred, pier, cells = lake.scene, lake.fred, lake.pier, lake.cells
     await scene.ann.mentions(scene.general, "home")
