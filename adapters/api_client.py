@@ -5,6 +5,7 @@ import json
 import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import quote
 
@@ -25,6 +26,8 @@ MOST_READ = 50
 
 # Whose address is this machine's own needs no https.
 OPEN = re.compile(r"http://(?!(?:localhost|127(?:\.\d+){3}|\[::1\])(?::\d+)?(?:/|$))", re.IGNORECASE)
+
+DECODER, BLANKS = json.JSONDecoder(), re.compile(r"\s*")
 
 log = get_logger()
 
@@ -192,6 +195,28 @@ def part(value: Any, *names: str) -> Json:
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}
+
+
+def skip_blanks(text: str, at: int) -> int:
+    """Return where what is no blank begins."""
+    return len(text) if (blanks := BLANKS.match(text, at)) is None else blanks.end()
+
+
+def list_names(text: str, *outer: str) -> list[str]:
+    """Return the names in an object inside of JSON of which only the beginning is there, whatever values hold."""
+    names, way, at = list[str](), list(outer), 0
+    with suppress(ValueError, IndexError, RecursionError):
+        while text[at] in "{,":
+            name, at = DECODER.raw_decode(text, skip_blanks(text, at + 1))
+            at = skip_blanks(text, skip_blanks(text, at) + len(":"))
+            if [name] == way[:1]:
+                del way[0]
+                continue
+            if not way:
+                names.append(name)
+            _, at = DECODER.raw_decode(text, at)
+            at = skip_blanks(text, at)
+    return names
 
 
 def objects(value: Any, *names: str) -> list[Json]:

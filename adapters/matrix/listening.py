@@ -1,7 +1,6 @@
 """Listens to one account by /sync."""
 
 import json
-import re
 from asyncio import Lock, gather, wait_for
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -11,7 +10,7 @@ from functools import partial
 from secrets import randbelow
 from typing import Any
 
-from adapters.api_client import AnswerTooLarge, Json, objects, part
+from adapters.api_client import AnswerTooLarge, Json, list_names, objects, part
 from adapters.base import STORE_SECONDS
 from adapters.chat.account.invitations import Invitations
 from adapters.chat.account.listening import Listener, News
@@ -38,8 +37,7 @@ EVENTS, FEW = 50, ["event_id", "type", "state_key", "sender", "content.membershi
 NOTHING, LEFT = {"timeline": Json()}, {"membership": "leave"}
 # What bots, homeservers and clients write: it is read and not answered.
 UNANSWERED = (None, "m.notice", "m.server_notice", "m.key.verification.request")
-# In an answer of which only the beginning was read. What somebody has written inside of one comes after it.
-INVITED, MOST_INVITED = re.compile(rb'"(![^"\\]+)"\s*:\s*\{\s*"invite_state"'), 500
+MOST_INVITED = 500
 ENCRYPTED_ROOM = "This room is encrypted, and I can't read it; please invite me to a room without encryption."
 DECLINED = "I accept the invitations of some people only; please ask whoever runs me."
 ENCRYPTED_FILE = "I can't read an encrypted file; please send it without encryption."
@@ -90,8 +88,9 @@ class MatrixListener(Listener):
             batch = await self._ask(FILTER | {"event_fields": FEW}, {"state": NONE, "timeline": {"limit": 1}}, **query)
         except AnswerTooLarge as error:
             joined = (await self._client.call("GET", ("joined_rooms",)))["joined_rooms"]
-            invited = [room.decode(errors="replace") for room in INVITED.findall(error.fields["text"])[:MOST_INVITED]]
-            await self._decline({*invited}.difference(joined))
+            # Of this answer only the beginning was read.
+            invited = list_names(error.fields["text"].decode(errors="replace"), "rooms", "invite")
+            await self._decline({*invited[:MOST_INVITED]}.difference(joined))
             raise
         joined, invites = part(batch, "rooms", "join"), part(batch, "rooms", "invite")
         joined |= await self._read_rooms([*joined], invites, **query)

@@ -1,5 +1,6 @@
 """What one room, one person or one answer of the homeserver does is felt in no other room."""
 
+import json
 import time
 from functools import partial
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from adapters.api_client import list_names
 from adapters.chat.account.listening import MOST_CHARS
 from shared.db.database import Address
 from tests.adapters.matrix.conftest import Scene
@@ -326,11 +328,11 @@ async def test_rooms_that_hold_more_together_than_one_answer_are_read_a_few_at_a
 
 @pytest.mark.parametrize(
     # How large they are, and what the homeserver tells of a room to whoever is invited.
-    ("topics", "invitations", "name_chars"),
-    [(10, 8, 10), (5, 14, 10), (0, 20, 60_000)],
+    ("topics", "invitations", "name_chars", "lies"),
+    [(10, 8, 10, 0), (5, 14, 10, 0), (0, 20, 60_000, 0), (0, 20, 60_000, 600)],
 )
 async def test_large_invitations_make_the_agent_leave_no_room_and_keep_it_from_nothing(
-    scene: Scene, address: Address, model: OpenAIStub, *, topics: int, invitations: int, name_chars: int
+    scene: Scene, address: Address, model: OpenAIStub, *, topics: int, invitations: int, name_chars: int, lies: int
 ) -> None:
     ann, bob, agent, scene.most_bytes, scene.invites = scene.ann, scene.bob, scene.agent, ANSWER_BYTES, scene.ann.id
     # Far away: whoever hangs up at once has said nothing.
@@ -342,6 +344,10 @@ async def test_large_invitations_make_the_agent_leave_no_room_and_keep_it_from_n
     for _ in range(invitations):
         room = await bob.makes_room(name="x" * name_chars)
         await bob.call("PUT", "rooms", room, "state", "m.room.member", agent.id, body=invite)
+    if lies:
+        # What looks like more invitations than are declined at once, and comes before them.
+        lie = {"membership": {f"!{number}:matrix.test": {"invite_state": 0} for number in range(lies)}}
+        await bob.call("PUT", "rooms", scene.room, "send", "lies", "1", body=lie)
     with capture_logs() as logs:
         async with scene.opened(address, model, works=False):
             await ann.says(scene.direct, "hello")
@@ -349,6 +355,20 @@ async def test_large_invitations_make_the_agent_leave_no_room_and_keep_it_from_n
     joined = await agent.call("GET", "joined_rooms")
     assert scene.room in joined["joined_rooms"]
     assert [line for line in logs if line["event"] == "matrix_room_too_large"] == []
+
+
+def test_the_invitations_in_the_beginning_of_an_answer_are_no_names_that_somebody_has_written() -> None:
+    lie = {"rooms": {"invite": {"!lie:evil.test": {"invite_state": {}}}}, "!lie:evil.test": {"invite_state": {}}}
+    own = {name: {"invite_state": {"events": [{"content": lie}]}} for name in ('!a"b:evil.test', "!\u00e9:x", "!c:x")}
+    answer = {"to_device": {"events": [lie]}, "rooms": {"join": {"!d:x": lie}, "invite": own, "leave": lie}}
+    for text in (json.dumps(answer), json.dumps(answer, indent=2)):
+        assert list_names(text, "rooms", "invite") == [*own]
+        for end in range(len(text)):
+            names = list_names(text[:end], "rooms", "invite")
+            assert names == [*own][: len(names)]
+    assert [
+        list_names(text, "rooms") for text in ("", "[" * 100_000, '{"rooms":null}', '{"rooms":{"a":' + "[" * 100_000)
+    ] == [[], [], [], ["a"]]
 
 
 async def test_a_flood_of_large_messages_in_many_rooms_is_read_room_by_room(
