@@ -59,7 +59,7 @@ def dry_run(
         or len(numbers) > MOST_TURNS
     ):
         raise typer.BadParameter(f"--turns takes at most {MOST_TURNS} numbers of turns, comma-separated.")
-    prompt = prompt_file.read_text(encoding="utf-8").strip() if prompt_file else None
+    prompt = prompt_file.read_text(encoding="utf-8", errors="replace").strip() if prompt_file else None
     if prompt == "":
         raise typer.BadParameter("The instructions are empty.")
     if is_json() and not yes:

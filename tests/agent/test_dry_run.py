@@ -117,6 +117,19 @@ async def test_a_dry_run_is_estimated_and_asks_before_it_costs_anything(
     assert model.count == count + 1
 
 
+async def test_instructions_in_another_encoding_are_tried_as_they_would_be_stored(
+    parley: Parley, model: OpenAIStub, operator: Operator, tmp_path: Path
+) -> None:
+    await recorded_turns(parley)
+    prompt = tmp_path / "old.txt"
+    prompt.write_bytes(b"Serve caf\xe9.")
+    model.play(["Ahoy."])
+
+    await operator.tries("--last", "1", "--yes", "--prompt-file", str(prompt))
+
+    assert list(model.requests)[-1].body["messages"][0]["content"].startswith("Serve caf\ufffd.")
+
+
 @pytest.mark.parametrize("erases", [False, True])
 async def test_a_command_waits_for_no_dry_run_that_nobody_plays_any_more(
     parley: Parley, model: OpenAIStub, operator: Operator, erases: bool
