@@ -63,6 +63,10 @@ class Pool:
             member = await self._take()
             try:
                 yield member
+            except asyncio.CancelledError:
+                # A BEGIN may still take effect that was cancelled, and what the next one writes would be lost with it.
+                member.driver.terminate()
+                raise
             except (*server_errors(), asyncpg.InterfaceError, TimeoutError) as error:
                 # The others were opened before the same change, and where one is silent, the others are.
                 if is_stale(error) or (isinstance(error, TimeoutError) and not member.is_usable):

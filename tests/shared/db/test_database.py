@@ -5,8 +5,8 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from sqlalchemy.exc import IntegrityError
 from adapters.tables import update_tables
 from shared.db.connections import LIBPQ_PARAMETERS, Server, refuse_unfit
 from shared.db.database import Address, Database, DatabaseLost, check, locate
+from shared.db.driver import Session
 from shared.db.embedded.server import find_programs, start_postgres
 from shared.db.hosts import URL, make_url
 from shared.db.pooling.room import find_shortage
@@ -26,8 +27,10 @@ from shared.db.statements import Statement
 from shared.errors import ConfigurationError
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.connections import connected
 from tests.support.given_database import PASSWORD, given_database
 from tests.support.parley import open_parley
+from tests.support.silent_network import networked
 
 USERS = "SELECT count(*) FROM users"
 ATTACH = """
@@ -114,6 +117,37 @@ async def test_a_connection_terminated_while_idle_fails_one_transaction_at_most(
         await count(database)
     assert await count(database) == 0
     await database.close()
+
+
+@pytest.mark.parametrize("opens", [Database.statement, Database.transaction])
+async def test_what_follows_a_transaction_that_was_cancelled_as_it_began_is_committed(
+    postgres: URL, opens: Callable[[Database], AbstractAsyncContextManager[Session]]
+) -> None:
+    async def begin(database: Database) -> None:
+        async with database.statement() as session, session.begin_nested():
+            raise AssertionError
+
+    async def write(database: Database) -> None:
+        async with opens(database) as session:
+            await session.execute(Statement("INSERT INTO lines VALUES (1)"))
+
+    async with given_database(postgres) as upstream, connected(upstream) as owner:
+        await owner.execute("CREATE TABLE lines (n integer); GRANT ALL ON lines TO PUBLIC")
+        async with networked(upstream) as (network, address):
+            database = Database(address, pool_size=1)
+            await write(database)
+            network.fall_silent()
+            beginning = asyncio.create_task(begin(database))
+            # It runs up to where it waits for the server.
+            await asyncio.sleep(0)
+            beginning.cancel()
+            await asyncio.wait({beginning})
+            writing = asyncio.create_task(write(database))
+            await asyncio.sleep(0)
+            network.heal()
+            await writing
+            await database.close()
+        assert await owner.fetchval("SELECT count(*) FROM lines") == 2
 
 
 async def test_the_agent_runs_on_an_external_database_over_tcp_with_a_password(
