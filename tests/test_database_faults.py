@@ -226,19 +226,19 @@ async def test_a_process_that_has_to_migrate_waits_until_the_tables_are_free(
 
 
 async def test_a_database_that_is_full_once_the_tables_are_ready_is_waited_for_too(
-    postgres: URL, settings: Settings, address: Address, capsys: pytest.CaptureFixture[str]
+    postgres: URL, settings: Settings, new_address: Address, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with connected(Address(postgres, is_embedded=True)) as owner:
-        await owner.execute("ALTER ROLE parley_app CONNECTION LIMIT 0")
+        await owner.execute(f"ALTER DATABASE {new_address.url.database} CONNECTION LIMIT 0")
         try:
-            opening = asyncio.create_task(open_and_report(settings, address))
+            opening = asyncio.create_task(open_and_report(settings, new_address))
             output = await until_said(capsys, opening, "listener_waits_for_database")
             assert "too many connections" in output
             # One for the notifications, and none for questions.
-            await owner.execute("ALTER ROLE parley_app CONNECTION LIMIT 1")
+            await owner.execute(f"ALTER DATABASE {new_address.url.database} CONNECTION LIMIT 1")
             await until_said(capsys, opening, "waiting for the database: ")
         finally:
-            await owner.execute("ALTER ROLE parley_app CONNECTION LIMIT -1")
+            await owner.execute(f"ALTER DATABASE {new_address.url.database} CONNECTION LIMIT -1")
         await opening
 
 

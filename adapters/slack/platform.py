@@ -141,9 +141,11 @@ class SlackPlatform(DirectPlatform):
             watching = asyncio.create_task(watch, name="what was missed")
             await attend(self.app, checkpoint, is_connected)
         finally:
+            self.connected.clear()
             if watching is not None:
                 watching.cancel()
-            self.connected.clear()
+                # It may still have a connection of the database.
+                await asyncio.gather(watching, return_exceptions=True)
 
     async def dispatch(self, body: str, headers: Mapping[str, str]) -> "BoltResponse":
         """Handle an HTTP request whose signature has been verified."""

@@ -60,8 +60,8 @@ class MailboxPlatform(ChatPlatform):
         """Take one event: a message, an edit, a deletion or a click."""
         match event["kind"]:
             case "edit":
-                edits = Edits(self.app, NAME)
-                edited = await edits.change(event["id"], event["text"])
+                edits, message = Edits(self.app, NAME), to_incoming(event)
+                edited = await edits.change(message.place, message.event_id, message.content)
                 if edited is not None and edited.turn_id is not None:
                     await edits.offer_again(edited.turn_id, event["author"], self.show_buttons)
             case "delete":

@@ -155,9 +155,12 @@ class Pool:
 
 async def close_member(member: Member) -> None:
     """Close a connection; a server that is silent is not waited for."""
-    await close_connection(member.driver)
-    if member.connection is not None:
-        # Imported here: SQLAlchemy is, then.
-        from shared.db.pooling.sessions import close_attached
+    try:
+        await close_connection(member.driver)
+    finally:
+        if member.connection is not None:
+            # Imported here: SQLAlchemy is, then.
+            from shared.db.pooling.sessions import close_attached
 
-        await close_attached(member.connection)
+            # Also where that was cancelled, or it would complain when it is forgotten.
+            await close_attached(member.connection)
