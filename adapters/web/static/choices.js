@@ -23,8 +23,13 @@ const faces = new Map();
 // The name and the picture of the persona that answers in the open chat, as far as the page knows yet.
 export const face = () => faces.get(chosen.persona_id) ?? faces.get(null);
 
+let tellOffered;
+// An answer may begin before the page knows who can answer.
+export const offered = new Promise((resolve) => (tellOffered = resolve));
+
 export function offerChoices({ persona, personas, models }) {
-  for (const { id, ...offered } of [{ id: null, ...persona }, ...personas]) faces.set(id, offered);
+  for (const { id, ...named } of [{ id: null, ...persona }, ...personas]) faces.set(id, named);
+  tellOffered();
   list($("choose-persona"), personas);
   list($("choose-model"), models);
   showChosen();

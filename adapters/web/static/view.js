@@ -1,7 +1,7 @@
 // What stands in the conversation: a person's message, a turn with its tool cards, a chat in the list.
 
 import { againButton, arrows, choiceButton, editButton, goOnButton } from "./acts.js";
-import { face } from "./choices.js";
+import { face, offered } from "./choices.js";
 import { credentialForm } from "./credentials.js";
 import { thumbs } from "./feedback.js";
 import { GrowingText, codeBlock, copyButton, render } from "./markdown.js";
@@ -192,7 +192,8 @@ export class TurnView {
   }
 
   // Of a turn that is read back the transcript says who has answered it.
-  turn_started() {
+  async turn_started() {
+    await offered;
     if (!this.persona) this.show(face());
   }
 

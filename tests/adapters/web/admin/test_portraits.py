@@ -1,5 +1,6 @@
 """The picture of a persona: uploaded, shown beside answers, taken back; what is no picture, and who may not."""
 
+import asyncio
 import io
 import re
 from html import unescape
@@ -7,7 +8,7 @@ from html import unescape
 import httpx
 import pytest
 from PIL import Image
-from playwright.async_api import Browser, FilePayload, expect
+from playwright.async_api import Browser, FilePayload, Route, expect
 from sqlalchemy.exc import DBAPIError
 
 from tests.adapters.web.admin.conftest import TOKEN, admin_window, look, make_person, post
@@ -130,3 +131,27 @@ async def see_the_picture(window: Window) -> None:
     await page.set_viewport_size({"width": 1280, "height": 780})
     await page.get_by_label("Persona").select_option("Poet")
     await expect(page.locator("#face")).to_be_hidden()
+
+
+async def test_an_answer_that_comes_before_the_page_knows_who_answers_has_its_face(
+    site: Site, chromium: Browser
+) -> None:
+    await make_person(site, "ann", "admin")
+    await site.parley.sql(DEFINE, name="Sage")
+    sage = await site.parley.value("SELECT id FROM personas")
+    async with site.browser("ann") as ann:
+        assert (await upload(ann, f"/admin/personas/{sage}", picture((300, 300)))).status_code == 200
+    is_answered = asyncio.Event()
+
+    async def hold(route: Route) -> None:
+        await is_answered.wait()
+        await route.continue_()
+
+    async with open_window(chromium, site.link("ann")) as window:
+        await window.page.route("**/page/state", hold)
+        await window.page.reload()
+        await window.says("hello")
+        await expect(window.answer()).to_have_attribute("aria-busy", "false")
+        is_answered.set()
+
+        await expect(window.page.get_by_role("article", name="Sage").locator(".face")).to_be_visible()
