@@ -145,9 +145,10 @@ class LiteLLMEmbedder:
         return embedded
 
     async def aclose(self) -> None:
-        """Close the connections that litellm keeps."""
+        """Close the connections that litellm keeps, and forget them: it would use them again."""
         if self._litellm is not None:
             await self._litellm.close_litellm_async_clients()
+            self._litellm.in_memory_llm_clients_cache.flush_cache()
 
     def _start_cooldown(self, cause: str, seconds: float | None = None) -> EmbeddingUnavailable:
         seconds = min(seconds or COOLDOWN_SECONDS, MAX_RETRY_SECONDS)

@@ -149,7 +149,7 @@ class Providers:
             if not self._loading.done():
                 self._loading.cancel()
             elif not _has_failed(self._loading):
-                await self.library.litellm.close_litellm_async_clients()
+                await self.library.aclose()
             self._loading = None
 
     async def complete(self, name: str, request: ModelRequest, attempt: AttemptState) -> Completion:

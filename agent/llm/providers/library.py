@@ -30,6 +30,11 @@ class Library:
             # `register_model` would ask, too.
             self.litellm.model_cost.setdefault(model, {"litellm_provider": provider, **OWN_MODEL})
 
+    async def aclose(self) -> None:
+        """Close the connections that litellm keeps, and forget them: whoever opens it again would be given these."""
+        await self.litellm.close_litellm_async_clients()
+        self.litellm.in_memory_llm_clients_cache.flush_cache()
+
 
 def import_litellm() -> Library:
     """Import litellm, which takes seconds, and set it up for our calls."""

@@ -274,3 +274,17 @@ async def test_a_stream_that_breaks_off_is_no_answer(wire: Format, environment: 
         assert completion.text == "Hello there."
         assert [attempt.outcome for attempt in call.attempts] in (["cut", "answered"], ["unreachable", "answered"])
         assert len(completion.rejected) == 1
+
+
+@all_providers
+async def test_a_provider_answers_again_after_its_connections_were_closed(
+    wire: Format, environment: MutableMapping[str, str]
+) -> None:
+    async with ProviderStub(wire, (Answer(), Answer())) as stub:
+        environment.update(wire.variables(stub.base))
+        for _ in range(2):
+            clock = SteppedClock()
+            router = Router(wire.settings(stub.base), clock, jitter=lambda: 0.0)
+            await router.warm()
+            assert (await Call(router, stub, clock).ask()).text == "Hello there."
+            await router.aclose()
