@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pydantic import SecretStr
@@ -10,10 +10,14 @@ from pydantic import SecretStr
 from adapters.slack.platform import SlackPlatform
 from adapters.slack.settings import SlackSettings
 from shared.db.database import Address
+from shared.db.hosts import URL
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
 from tests.standins.slack import Json, Person, SlackStandIn
 from tests.support.chat_scene import ChatScene, Connections
+
+if TYPE_CHECKING:
+    from tests.support.slack_cells import Workspace
 
 
 @dataclass(kw_only=True)
@@ -68,3 +72,14 @@ async def office(scene: Scene, address: Address, model: OpenAIStub) -> AsyncIter
     """The scene with its Parley open."""
     async with scene.opened(address, model):
         yield scene
+
+
+@pytest.fixture
+async def workspace(scene: Scene, postgres: URL, model: OpenAIStub) -> AsyncIterator["Workspace"]:
+    """A second workspace, with the app installed, beside two cells."""
+    # Imported here: it takes the scene from this file.
+    from tests.support.slack_cells import open_workspace
+
+    async with open_workspace(scene, postgres, model, by_http=False) as workspace:
+        await workspace.installs()
+        yield workspace

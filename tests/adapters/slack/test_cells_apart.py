@@ -1,0 +1,81 @@
+"""A cell that is away or behind, and an app that has a cell for itself."""
+
+import asyncio
+from dataclasses import replace
+
+from pydantic import SecretStr
+
+from adapters.slack.platform import SlackPlatform
+from shared.db.hosts import URL
+from tests.adapters.slack.conftest import Scene
+from tests.adapters.web.conftest import open_site
+from tests.standins.openai_api import OpenAIStub
+from tests.support.cells import door_settings
+from tests.support.chat_scene import ended
+from tests.support.parley import open_parley
+from tests.support.slack_cells import Workspace, open_workspace
+
+
+async def test_what_was_missed_is_read_for_each_cell(workspace: Workspace) -> None:
+    scene, fred, pier, cells = workspace.scene, workspace.fred, workspace.pier, workspace.cells
+    await scene.ann.mentions(scene.general, "home")
+    await fred.mentions(pier, "workspace")
+    await fred.hears(pier)
+    await scene.ann.hears(scene.general)
+    await workspace.until_count("a", 2)
+    await workspace.moves()
+    await cells.until("a", "SELECT EXISTS (SELECT FROM shards WHERE seen_id IS NOT NULL)")
+    await ended(workspace.door)
+    await scene.slack.socket.until_gone()
+    await fred.mentions(pier, "missed at the workspace", is_heard=False)
+    await scene.ann.mentions(scene.general, "missed at home", is_heard=False)
+
+    platform = scene.parley.app.senders["slack"]
+    assert isinstance(platform, SlackPlatform)
+    workspace.door = asyncio.create_task(platform.listen(scene.parley.app))
+    assert (await workspace.heard(fred, pier, 2))[1] == "You said: fred: missed at the workspace"
+    assert (await workspace.heard(scene.ann, scene.general, 2))[1] == "You said: ann: missed at home"
+    await workspace.until_count("b", 2)
+    await workspace.until_count("a", 2)
+
+
+async def test_what_comes_for_a_cell_that_is_away_is_not_accepted_and_comes_again(workspace: Workspace) -> None:
+    scene, fred, pier, cells = workspace.scene, workspace.fred, workspace.pier, workspace.cells
+    await workspace.moves()
+    # The door has heard of it.
+    await cells.until_routed("slack", workspace.team_id, "b")
+    away = cells.cells.apps.pop("b")
+    scene.slack.delivery.retry_delays, scene.slack.delivery.ack_seconds = (0.1,) * 1000, 0.5
+    asking = asyncio.create_task(fred.mentions(pier, "are you there?"))
+    await scene.slack.until(lambda: len(scene.slack.journal.envelopes) > 2)
+    command = await fred.slash(pier, "/parley", "budget")
+    assert "can't be reached just now" in (await command.answered())[0]
+    await scene.ann.mentions(scene.general, "and at home?")
+    assert await workspace.heard(scene.ann, scene.general) == ["You said: ann: and at home?"]
+
+    await cells.cells.add("b", away)
+    await asking
+    assert await workspace.heard(fred, pier) == ["You said: fred: are you there?"]
+    await workspace.until_count("b", 1)
+
+
+async def test_a_second_app_has_a_door_of_its_own(scene: Scene, postgres: URL, model: OpenAIStub) -> None:
+    async with open_workspace(scene, postgres, model, by_http=True) as workspace:
+        scene, fred, pier, cells = workspace.scene, workspace.fred, workspace.pier, workspace.cells
+        await workspace.installs()
+        await workspace.moves()
+        other = replace(scene.own, bot_token=None, signing_secret=SecretStr("the second app's"))
+        platform, settings = SlackPlatform(other), door_settings(scene.settings)
+        platform.cells = cells.cells
+        async with (
+            open_parley(settings, cells.addresses["a"], model, senders={"slack": platform}, works=False) as door,
+            open_site(door) as site,
+        ):
+            await scene.ann.mentions(scene.general, "by the first door")
+            assert await workspace.heard(scene.ann, scene.general) == ["You said: ann: by the first door"]
+            scene.slack.signing_secret = "the second app's"
+            await scene.slack.delivery.deliver_to(f"{site.url}/slack/events")
+            await fred.mentions(pier, "by the second")
+            assert await workspace.heard(fred, pier) == ["You said: fred: by the second"]
+            await workspace.until_count("b", 1)
+            await workspace.until_count("a", 1)
