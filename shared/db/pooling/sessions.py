@@ -10,6 +10,7 @@ from typing import Any
 import asyncpg
 from sqlalchemy import (
     BigInteger,
+    Connection,
     DateTime,
     Executable,
     Float,
@@ -86,7 +87,10 @@ class Sessions:
         """Return a connection of the driver as SQLAlchemy has it."""
         # The engine takes it before it waits for anything, and so before another task gets here.
         self._driver = driver
-        return await self._engine.connect()
+        connection = await self._engine.connect()
+        # The pool that has the driver ends it; SQLAlchemy's would complain of each that is not given back to it.
+        await connection.run_sync(Connection.detach)
+        return connection
 
     async def _take_driver(self) -> asyncpg.Connection:
         return self._driver
