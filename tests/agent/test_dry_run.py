@@ -130,11 +130,8 @@ async def test_instructions_in_another_encoding_are_tried_as_they_would_be_store
     assert list(model.requests)[-1].body["messages"][0]["content"].startswith("Serve caf\ufffd.")
 
 
-@pytest.mark.parametrize("erases", [False, True])
-async def test_a_command_waits_for_no_dry_run_that_nobody_plays_any_more(
-    parley: Parley, model: OpenAIStub, operator: Operator, erases: bool
-) -> None:
-    turns = await recorded_turns(parley)
+def play_without_end(model: OpenAIStub) -> asyncio.Event:
+    """Let the model answer nothing; return what is set as soon as it is called."""
     is_called = asyncio.Event()
 
     async def hangs(_body: Body, _number: int) -> Answer:
@@ -143,6 +140,15 @@ async def test_a_command_waits_for_no_dry_run_that_nobody_plays_any_more(
         return Answer()
 
     model.play(hangs)
+    return is_called
+
+
+@pytest.mark.parametrize("erases", [False, True])
+async def test_a_command_waits_for_no_dry_run_that_nobody_plays_any_more(
+    parley: Parley, model: OpenAIStub, operator: Operator, erases: bool
+) -> None:
+    turns = await recorded_turns(parley)
+    is_called = play_without_end(model)
     command = asyncio.create_task(operator.tries("--turns", turns, "--yes"))
     await is_called.wait()
 
@@ -162,14 +168,7 @@ async def test_a_command_waits_for_no_dry_run_that_nobody_plays_any_more(
 @pytest.mark.parametrize("end", ["DELETE FROM dry_runs", "UPDATE dry_runs SET read_at = now() - interval '11 seconds'"])
 async def test_a_dry_run_ends_with_the_command_that_waits_for_it(parley: Parley, model: OpenAIStub, end: str) -> None:
     numbers = [int(number) for number in (await recorded_turns(parley)).split(",")]
-    is_called = asyncio.Event()
-
-    async def hangs(_body: Body, _number: int) -> Answer:
-        is_called.set()
-        await asyncio.Event().wait()
-        return Answer()
-
-    model.play(hangs)
+    is_called = play_without_end(model)
     trial = {"persona": "Sage", "prompt": None, "model": None, "version": None, "turns": numbers, "last": 5}
     payer_id = await parley.value("SELECT max(id) FROM users")
     request = json.dumps({"trial": trial, "payer_id": payer_id, "is_estimate": False})
