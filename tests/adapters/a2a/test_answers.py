@@ -26,8 +26,24 @@ from tests.support.leaks import READ_BOTH, check, leak
 from tests.support.office import Office
 
 
-async def test_a_peer_is_answered_while_it_listens(peer: Peer) -> None:
-    heard = await peer.says("hello")
+async def says_once_followed(peer: Peer, site: Site, answer: Answer) -> Heard:
+    """Ask a model that answers only when the peer has heard that it is at work."""
+    heard, is_followed = Heard([]), asyncio.Event()
+
+    async def answer_once_followed(_body: Body, _number: int) -> Answer:
+        await is_followed.wait()
+        return answer
+
+    site.parley.model.play(answer_once_followed)
+    async for update in peer.stream("hello"):
+        heard.updates.append(update)
+        if update.HasField("status_update"):
+            is_followed.set()
+    return heard
+
+
+async def test_a_peer_is_answered_while_it_listens(peer: Peer, site: Site) -> None:
+    heard = await says_once_followed(peer, site, Answer("You said: hello"))
 
     assert heard.answer == "You said: hello"
     assert heard.states[-2:] == ["working", "completed"]
@@ -48,17 +64,8 @@ async def test_a_peer_that_waits_gets_the_whole_task(poller: Peer, site: Site) -
 
 async def test_the_answer_is_streamed_to_the_peer(peer: Peer, site: Site) -> None:
     words = " ".join(f"word{number} né 🦜" for number in range(60))
-    heard, is_followed = Heard([]), asyncio.Event()
 
-    async def answer_once_followed(_body: Body, _number: int) -> Answer:
-        await is_followed.wait()
-        return Answer(words, chunk_delay=0.02)
-
-    site.parley.model.play(answer_once_followed)
-    async for update in peer.stream("tell me"):
-        heard.updates.append(update)
-        if update.HasField("status_update"):
-            is_followed.set()
+    heard = await says_once_followed(peer, site, Answer(words, chunk_delay=0.02))
 
     assert len(heard.pieces) > 3
     assert "".join(heard.pieces) == heard.answer == words

@@ -186,8 +186,8 @@ async def test_kill_9_of_the_program_leaves_no_process(fresh: Shell, model: Open
 async def test_ctrl_c_lets_turns_end_and_a_second_one_does_not(fresh: Shell, model: OpenAIStub) -> None:
     async with opened_run(fresh, model) as run:
         pids = list_children(run.pid)
-        asking = asyncio.create_task(run.ask("ann"))
-        await run.model.until(1)
+        # In both workers: one that has nothing to do ends at once.
+        asking = await run.begin()
         # As a terminal does: to all processes.
         for pid in (run.pid, *pids):
             os.kill(pid, signal.SIGINT)
@@ -197,7 +197,7 @@ async def test_ctrl_c_lets_turns_end_and_a_second_one_does_not(fresh: Shell, mod
             os.kill(pid, signal.SIGTERM)
         assert all(map(is_alive, pids))
         run.model.is_open.set()
-        assert await asking == "Good morning."
+        assert await asking == ["Good morning."] * 2
         assert await asyncio.to_thread(run.running.wait, 30) == 0
         assert run.log.read_text().count("parley: stopping; running answers have 20 s") == 1
         assert not any(map(is_alive, pids))
