@@ -204,14 +204,14 @@ async def test_ctrl_c_lets_turns_end_and_a_second_one_does_not(fresh: Shell, mod
 
     async with opened_run(fresh, model) as run:
         pids = list_children(run.pid)
-        asking = asyncio.create_task(run.ask("ann"))
+        question = asyncio.create_task(run.ask("ann"))
         await run.model.until(1)
         run.running.send_signal(signal.SIGINT)
         await run.until_stopping()
         run.running.send_signal(signal.SIGINT)
         assert await asyncio.to_thread(run.running.wait, 30) == 128 + signal.SIGINT
         assert not any(map(is_alive, pids))
-        await asyncio.gather(asking, return_exceptions=True)
+        await asyncio.gather(question, return_exceptions=True)
 
 
 def test_workers_alone_are_as_many_as_the_settings_say(shell: Shell) -> None:
