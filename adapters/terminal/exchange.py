@@ -58,7 +58,11 @@ class Exchange:
     async def _send(
         self, text: str, files: Sequence[Path], decision: Decision | None, *, request: ProgramRequest | None
     ) -> int:
-        attachments = await self._store(files)
+        attachments: tuple[Attachment, ...] = ()
+        if files:
+            most_mb = self._client.settings.max_body_mb
+            async with self._client.open_store() as store:
+                attachments = tuple([await store_file(store, path, most_mb) for path in files])
         self._output.wait()
         started = self._client.clock.monotonic()
         await retry_on_lost_db(self._before_sending, STORE_SECONDS)
@@ -108,12 +112,6 @@ class Exchange:
     def _stop(self, inbox_id: int) -> None:
         # A message whose turn has not begun is withdrawn.
         self._stopping = asyncio.create_task(cancel(self._client.database, inbox_id))
-
-    async def _store(self, files: Sequence[Path]) -> tuple[Attachment, ...]:
-        if not files:
-            return ()
-        async with self._client.open_store() as store:
-            return tuple([await store_file(store, path, self._client.settings.max_body_mb) for path in files])
 
     async def _watch(self, inbox_id: int, started: float) -> None:
         async for event in self._client.events.follow(inbox_id):

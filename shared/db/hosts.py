@@ -121,6 +121,11 @@ class Opened:
     connection: asyncpg.Connection
     history: tuple[History, Position] | None
 
+    @property
+    def timeline(self) -> int:
+        """Return the number of the server's timeline, 0 where it tells none."""
+        return 0 if self.history is None else self.history[0].timeline
+
 
 Open = Callable[[Host | None], Awaitable[asyncpg.Connection]]
 
@@ -270,7 +275,7 @@ class Servers:
         for (name, port), outcome in zip(self.hosts, outcomes, strict=True):
             if isinstance(outcome, Opened):
                 outcome.connection.terminate()
-            state = _timeline(outcome) if isinstance(outcome, Opened) else str(outcome) or type(outcome).__name__
+            state = outcome.timeline if isinstance(outcome, Opened) else str(outcome) or type(outcome).__name__
             states.append((f"{name}:{port}", state))
         return states
 
@@ -344,10 +349,6 @@ def _choose(opened: Sequence[Opened]) -> Opened | None:
         if best and best.history and other.history and best.history[0].yields_to(other.history[0]):
             best = other
     return best
-
-
-def _timeline(opened: Opened) -> int:
-    return 0 if opened.history is None else opened.history[0].timeline
 
 
 async def _wait_for_one(tasks: Sequence[asyncio.Task[Opened]]) -> None:

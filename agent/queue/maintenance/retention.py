@@ -51,21 +51,17 @@ async def remove_expired(steps: Steps, settings: Settings) -> dict[str, int]:
     """Remove everything that has expired; return the number of removed rows by table."""
     counts: dict[str, int] = {}
     for table, days in list_days(settings).items():
-        parameters, has_more = {"table": table, "days": days, "after": 0}, True
-        counts[table] = await _drop_partitions(steps, table, days) if table in PARTITIONED else 0
+        counts[table], oldest = 0, {"table": table, "days": days}
+        if table in PARTITIONED:
+            while (rows := await steps.run(statements.drop_partition, oldest)) and rows[0].dropped is not None:
+                counts[table] += rows[0].dropped
+        parameters, has_more = oldest | {"after": 0}, True
         while has_more and (rows := await steps.run(statements.remove_expired, parameters)):
             counts[table] += rows[0].removed
             parameters["after"], has_more = rows[0].last, rows[0].has_more
     if any(counts.values()):
         log.info("expired_rows_removed", **counts)
     return counts
-
-
-async def _drop_partitions(steps: Steps, table: str, days: int) -> int:
-    parameters, count = {"table": table, "days": days}, 0
-    while (rows := await steps.run(statements.drop_partition, parameters)) and rows[0].dropped is not None:
-        count += rows[0].dropped
-    return count
 
 
 async def remove_expired_memories(steps: Steps) -> dict[str, int]:
