@@ -63,14 +63,15 @@ class Pool:
             member = await self._take()
             try:
                 yield member
-            except asyncio.CancelledError:
-                # A BEGIN may still take effect that was cancelled, and what the next one writes would be lost with it.
+            except (asyncio.CancelledError, TimeoutError) as error:
+                # A BEGIN may still take effect that was given up, and what the next one writes would be lost with it.
                 member.driver.terminate()
+                # Where one is silent, the others are.
+                self._changes += isinstance(error, TimeoutError)
                 raise
-            except (*server_errors(), asyncpg.InterfaceError, TimeoutError) as error:
-                # The others were opened before the same change, and where one is silent, the others are.
-                if is_stale(error) or (isinstance(error, TimeoutError) and not member.is_usable):
-                    self._changes += 1
+            except (*server_errors(), asyncpg.InterfaceError) as error:
+                # The others were opened before the same change.
+                self._changes += is_stale(error)
                 raise
             finally:
                 await self._give_back(member)

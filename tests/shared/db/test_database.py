@@ -119,12 +119,15 @@ async def test_a_connection_terminated_while_idle_fails_one_transaction_at_most(
     await database.close()
 
 
+@pytest.mark.parametrize("is_late", [False, True], ids=["cancelled", "late"])
 @pytest.mark.parametrize("opens", [Database.statement, Database.transaction])
-async def test_what_follows_a_transaction_that_was_cancelled_as_it_began_is_committed(
-    postgres: URL, opens: Callable[[Database], AbstractAsyncContextManager[Session]]
+async def test_what_follows_a_transaction_that_was_given_up_as_it_began_is_committed(
+    postgres: URL, opens: Callable[[Database], AbstractAsyncContextManager[Session]], is_late: bool
 ) -> None:
     async def begin(database: Database) -> None:
-        async with database.statement() as session, session.begin_nested():
+        # As when the driver's own time is over.
+        seconds = 0 if is_late else None
+        async with database.statement() as session, asyncio.timeout(seconds), session.begin_nested():
             raise AssertionError
 
     async def write(database: Database) -> None:
@@ -140,8 +143,10 @@ async def test_what_follows_a_transaction_that_was_cancelled_as_it_began_is_comm
             beginning = asyncio.create_task(begin(database))
             # It runs up to where it waits for the server.
             await asyncio.sleep(0)
-            beginning.cancel()
-            await asyncio.wait({beginning})
+            if not is_late:
+                beginning.cancel()
+            with suppress(DatabaseLost, asyncio.CancelledError):
+                await beginning
             writing = asyncio.create_task(write(database))
             await asyncio.sleep(0)
             network.heal()
