@@ -131,8 +131,8 @@ class SmallDatabase:
 def _cut_when_useless(connection: asyncpg.Connection) -> Iterator[None]:
     try:
         yield
-    except (TimeoutError, asyncpg.PostgresError) as error:
-        # A server that is silent would not answer a farewell either.
-        if isinstance(error, TimeoutError) or is_stale(error):
+    except (asyncio.CancelledError, TimeoutError, asyncpg.PostgresError) as error:
+        # A BEGIN may still take effect that was given up; and a server that is silent would not answer a farewell.
+        if not isinstance(error, asyncpg.PostgresError) or is_stale(error):
             connection.terminate()
         raise

@@ -77,3 +77,22 @@ async def test_a_transaction_that_fails_is_rolled_back(address: Address) -> None
         found = Statement("SELECT count(*) FROM user_platform_links WHERE platform_user_id = 'nobody'")
         assert (await session.execute(found)).scalar_one() == 0
     await database.close()
+
+
+async def test_what_follows_a_transaction_that_was_cancelled_as_it_began_is_committed(
+    address: Address, owner: asyncpg.Connection
+) -> None:
+    database = SmallDatabase(address)
+    await look(database)
+    beginning = asyncio.create_task(make_and_fail(database))
+    # It runs up to where it waits for the server.
+    await asyncio.sleep(0)
+    beginning.cancel()
+    await asyncio.wait({beginning})
+
+    async with database.statement() as session:
+        await session.execute(Statement("SELECT parley_make_user('test', 'ann', NULL)"))
+    await database.close()
+
+    made = "SELECT array_agg(platform_user_id) FROM user_platform_links WHERE platform = 'test'"
+    assert await owner.fetchval(made) == ["ann"]
