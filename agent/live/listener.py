@@ -218,21 +218,21 @@ class Listener(TurnReaders):
     async def _open_again(self) -> asyncpg.Connection:
         is_logged = False
         while True:
-            connection: asyncpg.Connection | None = None
             try:
                 connection = await self._database.connect()
-                # Before anything is reported by way of the pool, which a pooler may lead to another server.
-                await self._database.look(connection)
-                await connection.add_listener(TURNS, self._on_turn_note)
-                await connection.add_listener(CANCELLATIONS, self._on_cancellation_note)
-                await connection.add_listener(READERS, self._on_reader_note)
-                await connection.add_listener(CHANGES, lambda *note: self._tell_change(str(note[-1])))
-                await connection.add_listener(DUE, self._on_due_note)
-                await connection.add_listener(JOBS, self._on_job_note)
+                with contextlib.ExitStack() as closing:
+                    closing.callback(connection.terminate)
+                    # Before anything is reported by way of the pool, which a pooler may lead to another server.
+                    await self._database.look(connection)
+                    await connection.add_listener(TURNS, self._on_turn_note)
+                    await connection.add_listener(CANCELLATIONS, self._on_cancellation_note)
+                    await connection.add_listener(READERS, self._on_reader_note)
+                    await connection.add_listener(CHANGES, lambda *note: self._tell_change(str(note[-1])))
+                    await connection.add_listener(DUE, self._on_due_note)
+                    await connection.add_listener(JOBS, self._on_job_note)
+                    closing.pop_all()
                 break
             except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError, UnfitDatabase) as error:
-                if connection is not None:
-                    connection.terminate()
                 if not is_logged:
                     log.warning("listener_waits_for_database", cause=f"{error or type(error).__name__}")
                 is_logged = True
