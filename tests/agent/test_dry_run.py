@@ -2,15 +2,18 @@
 
 import asyncio
 import json
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from shared.db.pooling.room import POOL_SIZE
 from shared.errors import Refusal
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body
 from tests.support.command_line import types
+from tests.support.connections import run_as_owner
 from tests.support.eventually import eventually
 from tests.support.parley import Parley
 
@@ -30,6 +33,10 @@ WHERE purpose = 'dry_run' AND platform_user_id = :account
 """
 # No worker plays one any more.
 REPLIED = "SELECT NOT EXISTS (SELECT FROM dry_runs WHERE worker_id IS NOT NULL AND reply IS NULL)"
+MEMORY = """
+INSERT INTO memories (user_id, content)
+SELECT user_id, 'Bob bakes cakes' FROM user_platform_links WHERE platform_user_id = 'bob'
+"""
 SUM = ("calculator__calculate", {"expression": "2 + 3"})
 DOCUMENT = ("file_manager__create_document", {"title": "a", "content": "b", "format": "txt"})
 
@@ -88,6 +95,23 @@ async def test_a_changed_persona_answers_recorded_turns_again(
     assert await parley.sql(COUNTS) == before
     assert await parley.sql(SPENT, account="ann") == [(sum(comparison["tokens"] for comparison in comparisons), 3)]
     assert await parley.sql(SPENT, account="bob") == [(None, 0)]
+
+
+async def test_a_dry_run_needs_one_connection_at_a_time(parley: Parley, model: OpenAIStub, operator: Operator) -> None:
+    await recorded_turns(parley)
+    await run_as_owner(parley.app.database.address, MEMORY)
+    await eventually(lambda: parley.value("SELECT NOT EXISTS (SELECT FROM parley_unindexed_memories(1))"))
+    model.play(["He bakes them."])
+    turn = (await parley.ask("Who bakes cakes?", user="bob")).turn_id
+    model.play(["He bakes them, arr!"])
+
+    async with AsyncExitStack() as others:
+        for _ in range(POOL_SIZE - 1):
+            await others.enter_async_context(parley.app.database.statement())
+        (comparison,) = json.loads(await operator.tries("--turns", str(turn), "--yes", "--json"))
+
+    assert comparison["now"]["text"] == "He bakes them, arr!"
+    assert "Bob bakes cakes" in json.dumps(list(model.requests)[-1].body["messages"])
 
 
 async def test_a_dry_run_is_estimated_and_asks_before_it_costs_anything(

@@ -8,6 +8,7 @@ from agent.journal.steps import PastStep, Step, list_steps, read_history
 from agent.people.module_rules import ModuleRules
 from agent.people.participants import ListedAgent, ResolvedConversation, ResolvedUser, to_agents, to_rights
 from agent.tools.outcomes import ModelWork
+from shared.db.database import Database
 from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.errors import Refusal
@@ -66,10 +67,17 @@ async def choose_turns(session: Session, *, persona_id: int, ids: Sequence[int] 
     return tuple(dict.fromkeys(ids))
 
 
-async def read_turn(session: Session, memories: Memories, turn_id: int) -> RecordedTurn:
+async def read_turn(database: Database, memories: Memories, turn_id: int) -> RecordedTurn:
     """Return a recorded turn; the turn exists."""
-    row = (await session.execute(statements.read_turn, {"turn_id": turn_id})).one()
-    steps = await list_steps(session, turn_id)
+    async with database.transaction() as session:
+        row = (await session.execute(statements.read_turn, {"turn_id": turn_id})).one()
+        steps = await list_steps(session, turn_id)
+        first = row.reasons.get("history", {}).get("first_turn", row.window_turn_id)
+        history = (
+            await read_history(session, row.conversation_id, first=first, before=turn_id, user_id=row.user_id)
+            if first is not None
+            else []
+        )
     rights = to_rights(row)
     user = ResolvedUser(
         row.user_id,
@@ -85,18 +93,13 @@ async def read_turn(session: Session, memories: Memories, turn_id: int) -> Recor
     conversation = ResolvedConversation(row.conversation_id, place, summary, window_turn_id=row.window_turn_id)
     scores = {entry["id"]: entry["score"] for entry in row.reasons.get("memories", ())}
     own_memories = memories.of_user(row.user_id, place, row.conversation_id)
+    # On a connection of its own: whoever waits for one has none.
     memories_by_id = await own_memories.read(list(scores)) if scores else {}
     recalled = [
         RecalledMemory(memory.id, memory.content, memory.scope, said_at=memory.said_at, score=scores[memory.id])
         for memory_id in scores
         if (memory := memories_by_id.get(memory_id)) is not None
     ]
-    first = row.reasons.get("history", {}).get("first_turn", row.window_turn_id)
-    history = (
-        await read_history(session, row.conversation_id, first=first, before=turn_id, user_id=row.user_id)
-        if first is not None
-        else []
-    )
     return RecordedTurn(
         id=row.id,
         user=user,

@@ -43,12 +43,14 @@ async def prepare_trial(app: "App", run: DryRun, trial: Trial) -> list[Prepared]
             raise Refusal(f"There is no persona {trial.persona!r}; `parley persona list` shows them.")
         if trial.version is not None and row.fields is None:
             raise Refusal(f"{trial.persona} has no version {trial.version}; `parley persona history` shows them.")
-        prepared = []
-        for turn_id in await choose_turns(session, persona_id=row.id, ids=trial.turns, last=trial.last):
-            turn = await read_turn(session, app.memory, turn_id)
+        turn_ids = await choose_turns(session, persona_id=row.id, ids=trial.turns, last=trial.last)
+    prepared = []
+    for turn_id in turn_ids:
+        turn = await read_turn(app.database, app.memory, turn_id)
+        async with app.database.transaction() as session:
             persona = await get_persona(session, row.id, turn.user.permission, settings=app.settings)
-            prepared.append(run.prepare(turn, _change(persona, trial, row.fields)))
-        return prepared
+        prepared.append(run.prepare(turn, _change(persona, trial, row.fields)))
+    return prepared
 
 
 def _change(persona: ResolvedPersona, trial: Trial, version: Mapping[str, Any] | None) -> ResolvedPersona:
