@@ -150,7 +150,7 @@ SELECT array_remove(ARRAY[
     CASE WHEN EXISTS (SELECT FROM turns WHERE status = 'running' AND parent_turn_id IS NOT NULL) THEN 'orphan sweeper' END,
     CASE WHEN EXISTS (SELECT FROM budget_reservations WHERE expires_at <= now()) THEN 'expired reservations' END,
     CASE WHEN EXISTS (
-        SELECT FROM dry_runs WHERE worker_id IS NULL AND read_at > now() - interval '10 seconds'
+        SELECT FROM dry_runs WHERE reply IS NULL AND read_at > now() - interval '10 seconds'
     ) THEN 'dry runs' END,
     CASE WHEN EXISTS (SELECT FROM unremembered_turns) THEN 'turn memories' END,
     CASE WHEN EXISTS (SELECT FROM parley_unindexed_memories(1)) THEN 'memory index' END

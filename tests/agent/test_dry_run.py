@@ -214,3 +214,17 @@ async def test_a_dry_run_ends_with_the_command_that_waits_for_it(parley: Parley,
     assert (await parley.ask("Hello?", user="bob")).content == "Ahoy."
     assert model.count == calls + 1
     assert await parley.value("SELECT count(*) FROM dry_runs WHERE worker_id IS NULL") == 1
+
+
+async def test_a_worker_plays_what_it_took_without_hearing_of_it(parley: Parley, model: OpenAIStub) -> None:
+    numbers = [int(number) for number in (await recorded_turns(parley)).split(",")]
+    model.play(["Ahoy.", "Ahoy."])
+    trial = {"persona": "Sage", "prompt": None, "model": None, "version": None, "turns": numbers, "last": 5}
+    payer_id = await parley.value("SELECT max(id) FROM users")
+    request = json.dumps({"trial": trial, "payer_id": payer_id, "is_estimate": True})
+
+    # As when the connection is lost with the answer, or with the reply.
+    await parley.sql("INSERT INTO dry_runs (request, worker_id) SELECT :request, id FROM workers", request=request)
+
+    await eventually(lambda: parley.value("SELECT reply IS NOT NULL FROM dry_runs"))
+    assert "turns" in json.loads(await parley.value("SELECT reply FROM dry_runs"))

@@ -41,9 +41,11 @@ LEFT JOIN persona_versions AS version
 WHERE persona.name = :name;
 
 -- name: take
+-- Or one that this worker took, or answered, and has not heard so: it plays one after the other.
 UPDATE dry_runs SET worker_id = :worker_id
 WHERE id = (
-    SELECT id FROM dry_runs WHERE worker_id IS NULL AND read_at > now() - interval '10 seconds'
+    SELECT id FROM dry_runs
+    WHERE coalesce(worker_id, :worker_id) = :worker_id AND reply IS NULL AND read_at > now() - interval '10 seconds'
     ORDER BY id LIMIT 1 FOR UPDATE SKIP LOCKED
 )
 RETURNING id, request;
