@@ -1,7 +1,6 @@
 """Text embeddings through litellm, with a short deadline and a cooldown after a failure."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import hypot, isfinite
@@ -9,9 +8,10 @@ from typing import Any, Protocol
 
 from shared.clock import Clock
 from shared.errors import Unavailable
-from shared.log import drop_handlers, get_logger
+from shared.http.litellm import close_clients, import_quietly
+from shared.log import get_logger
 from shared.messages import Usage
-from shared.settings import Settings, prepare_litellm_environment
+from shared.settings import Settings
 
 log = get_logger()
 DEADLINE_SECONDS = 3.0
@@ -145,10 +145,9 @@ class LiteLLMEmbedder:
         return embedded
 
     async def aclose(self) -> None:
-        """Close the connections that litellm keeps, and forget them: it would use them again."""
+        """Close the connections that litellm keeps."""
         if self._litellm is not None:
-            await self._litellm.close_litellm_async_clients()
-            self._litellm.in_memory_llm_clients_cache.flush_cache()
+            await close_clients(self._litellm)
 
     def _start_cooldown(self, cause: str, seconds: float | None = None) -> EmbeddingUnavailable:
         seconds = min(seconds or COOLDOWN_SECONDS, MAX_RETRY_SECONDS)
@@ -229,7 +228,7 @@ class LiteLLMEmbedder:
         """Import litellm in a thread, once."""
         async with self._loading:
             if self._litellm is None:
-                self._litellm = await asyncio.to_thread(_import_litellm)
+                self._litellm = await asyncio.to_thread(import_quietly)
 
     def _read(self, answer: Any, texts: Sequence[str]) -> Embedded:
         rows = sorted(answer.data, key=lambda row: row["index"])
@@ -250,17 +249,3 @@ def unit_vector(numbers: Sequence[float]) -> tuple[float, ...]:
     if not isfinite(length) or length == 0:
         raise ValueError("it answered a vector with NaN, infinity or nothing but zeros")
     return tuple([number / length for number in numbers])
-
-
-def _import_litellm() -> Any:
-    prepare_litellm_environment()
-    import litellm
-
-    litellm.telemetry = False
-    litellm.suppress_debug_info = True
-    names = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
-    for name in names:
-        # litellm logs requests and answers.
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    drop_handlers(*names)
-    return litellm

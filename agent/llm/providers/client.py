@@ -27,6 +27,7 @@ from agent.llm.providers.requests import MARKED_MODEL, Form, Forms, to_response_
 from agent.llm.providers.streaming import StreamAccumulator
 from agent.llm.vision import fill
 from shared.clock import Clock
+from shared.http.litellm import close_clients
 from shared.messages import Usage
 from shared.settings import Settings, find_openai_server
 from shared.text import clean
@@ -149,7 +150,7 @@ class Providers:
             if not self._loading.done():
                 self._loading.cancel()
             elif not _has_failed(self._loading):
-                await self.library.aclose()
+                await close_clients(self.library.litellm)
             self._loading = None
 
     async def complete(self, name: str, request: ModelRequest, attempt: AttemptState) -> Completion:

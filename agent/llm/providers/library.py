@@ -1,18 +1,15 @@
 """Imports litellm and sets it up: no telemetry, no retries, no log of texts."""
 
-import logging
 import warnings
 from dataclasses import dataclass
 from typing import Any
 
 from agent.llm.completions import NO_TOOL
 from agent.llm.providers.streaming import STREAM_FAULTS
-from shared.log import drop_handlers
-from shared.settings import prepare_litellm_environment
+from shared.http.litellm import import_quietly
 
 OLLAMA = frozenset({"ollama", "ollama_chat"})
 OWN_MODEL = {"mode": "chat", "input_cost_per_token": 0.0, "output_cost_per_token": 0.0}
-LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,27 +27,15 @@ class Library:
             # `register_model` would ask, too.
             self.litellm.model_cost.setdefault(model, {"litellm_provider": provider, **OWN_MODEL})
 
-    async def aclose(self) -> None:
-        """Close the connections that litellm keeps, and forget them: whoever opens it again would be given these."""
-        await self.litellm.close_litellm_async_clients()
-        self.litellm.in_memory_llm_clients_cache.flush_cache()
-
 
 def import_litellm() -> Library:
     """Import litellm, which takes seconds, and set it up for our calls."""
-    prepare_litellm_environment()
+    litellm = import_quietly()
     import httpx
-    import litellm
     from openai import OpenAIError
 
-    litellm.telemetry = False
-    litellm.suppress_debug_info = True
     litellm.drop_params = True
     litellm.num_retries = 0
-    for name in LOGGERS:
-        # litellm logs the text of requests and answers.
-        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-    drop_handlers(*LOGGERS)
     # litellm's errors are OpenAI's; those of httpx come from providers whose errors it does not translate.
     faults = (OpenAIError, httpx.HTTPError)
     with warnings.catch_warnings():

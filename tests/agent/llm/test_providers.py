@@ -1,5 +1,6 @@
 """Every provider, in its own wire format over HTTP, gives the same answers, the same usage and the same causes."""
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Iterator, MutableMapping
@@ -288,3 +289,16 @@ async def test_a_provider_answers_again_after_its_connections_were_closed(
             await router.warm()
             assert (await Call(router, stub, clock).ask()).text == "Hello there."
             await router.aclose()
+
+
+@all_providers
+async def test_routers_close_at_once(wire: Format, environment: MutableMapping[str, str]) -> None:
+    async with ProviderStub(wire, (Answer(),)) as stub:
+        environment.update(wire.variables(stub.base))
+        clock = SteppedClock()
+        routers = [Router(wire.settings(stub.base), clock, jitter=lambda: 0.0) for _ in range(3)]
+        for router in routers:
+            await router.warm()
+            await Call(router, stub, clock).ask()
+
+        await asyncio.gather(*(router.aclose() for router in routers))
