@@ -54,6 +54,7 @@ class Pool:
         self._size = size
         self._servers = servers
         self._changes = 0
+        self._is_closed = False
         self._idle: list[Member] = []
 
     @asynccontextmanager
@@ -104,8 +105,8 @@ class Pool:
         self._changes += 1
 
     async def close(self) -> None:
-        """Close the connections; those in use are closed when they are given back."""
-        self.renew()
+        """Close the connections; those in use, and those that others wait for, are closed when they are given back."""
+        self._is_closed = True
         idle, self._idle = self._idle, []
         await asyncio.gather(*map(close_member, idle))
 
@@ -146,7 +147,7 @@ class Pool:
         return member.connection
 
     async def _give_back(self, member: Member) -> None:
-        if member.is_usable and member.age == (self._changes, self._servers.moves):
+        if not self._is_closed and member.is_usable and member.age == (self._changes, self._servers.moves):
             self._idle.append(member)
             return
         if not member.is_usable:

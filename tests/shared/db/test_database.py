@@ -28,6 +28,7 @@ from shared.errors import ConfigurationError
 from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.connections import connected
+from tests.support.eventually import eventually
 from tests.support.given_database import PASSWORD, given_database
 from tests.support.parley import open_parley
 from tests.support.silent_network import networked
@@ -117,6 +118,20 @@ async def test_a_connection_terminated_while_idle_fails_one_transaction_at_most(
         await count(database)
     assert await count(database) == 0
     await database.close()
+
+
+async def test_who_waits_for_a_connection_while_the_pool_is_closed_leaves_none(new_address: Address) -> None:
+    database = Database(new_address, pool_size=1)
+    async with database.statement():
+        waiting = asyncio.create_task(count(database))
+        # It runs up to where it waits for the connection.
+        await asyncio.sleep(0)
+        await database.close()
+    assert await waiting == 0
+
+    async with connected(new_address) as owner:
+        others = "SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = current_database() AND pid <> $1"
+        await eventually(lambda: owner.fetchval(others, owner.get_server_pid()))
 
 
 @pytest.mark.parametrize("is_late", [False, True], ids=["cancelled", "late"])
