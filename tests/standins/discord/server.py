@@ -78,6 +78,7 @@ class DiscordStandIn(ChatStandIn):
         self.file_limit = 10 * MEGABYTE
         self.made_at: dict[str, float] = {}
         self._nonces: dict[str, tuple[float, Json]] = {}
+        self._end = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
@@ -99,6 +100,7 @@ class DiscordStandIn(ChatStandIn):
         await self.gateway.drop_all(4004, self.world)
 
     async def close(self) -> None:
+        self._end.set()
         await self.gateway.drop_all(1001)
 
     @property
@@ -157,7 +159,9 @@ class DiscordStandIn(ChatStandIn):
         if self.latency:
             await asyncio.sleep(self.latency)
         if status == SILENCE:
-            await asyncio.Event().wait()
+            # One that nobody holds would be collected with its task when the caller hangs up.
+            await self._end.wait()
+            status = CUT
         if status == CUT and request.transport is not None:
             request.transport.abort()
         if answer is None and 200 <= status < 300:

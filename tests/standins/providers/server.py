@@ -39,7 +39,7 @@ class ProviderStub(StandIn):
     """A provider of one format; the last reply of the script is repeated."""
 
     def __init__(self, wire: Format, replies: Sequence[Reply]) -> None:
-        super().__init__(web.Server(self._serve), 0)
+        super().__init__(web.Server(self._serve, handler_cancellation=True), 0)
         self.wire, self.replies = wire, list(replies)
         self.requests: list[dict[str, Any]] = []
         self.refusals: list[str] = []
