@@ -28,6 +28,8 @@ from sqlalchemy.orm import configure_mappers
 
 from adapters.cli.platforms import read_all_settings
 from adapters.cli.registry import COMMANDS, GROUPS
+from adapters.folders import list_folders
+from agent.commands import list_commands
 from agent.prompts import prompts
 from agent.tools.modules import find_modules
 from shared.settings import Settings
@@ -41,6 +43,7 @@ IMPORTED = (
     "adapters.cli",
     "adapters.cli.compose",
     "adapters.cli.owner",
+    "adapters.cli.serving",
     "adapters.cli.worker",
     "adapters.kubernetes.operator",
     "adapters.slack.setup",
@@ -51,8 +54,10 @@ IMPORTED = (
     "agent.llm.offline",
     "alembic.command",
     "filetype",
+    "httpx",
     "requests",
     "rich.console",
+    "rich.markdown",
     "rich.table",
     "rich.text",
     "shared.db.pooling.watch",
@@ -138,6 +143,9 @@ def prepare() -> None:
         import_module(name)
     for file, _ in (*COMMANDS.values(), *GROUPS.values()):
         import_module(f"adapters.cli.{file}")
+    for platform in list_folders():
+        import_module(f"adapters.{platform}.platform")
+    list_commands("web")
     configure_mappers()
     find_modules(None, Settings())
     read_all_settings(Settings())
@@ -176,7 +184,8 @@ def become(connection: socket.socket) -> None:
         remove_landlock()
     os.environ.clear()
     os.environ.update(request.environment)
-    if folders := [folder for folder in request.environment.get("PYTHONPATH", "").split(os.pathsep) if folder]:
+    paths = request.environment.get("PYTHONPATH", "").split(os.pathsep)
+    if folders := [folder for folder in paths if folder not in {"", str(ROOT)}]:
         sys.path[:0] = folders
         # They may bring packages; to look through all that are installed takes a fifth of a command.
         list_entry_points.cache_clear()
