@@ -2,10 +2,11 @@
 
 import asyncio
 import json
+import os
 import re
 import signal
 from asyncio import AbstractEventLoop
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -88,8 +89,7 @@ async def _run(context: ToolContext, request: Request, settings: CodeExecutorSet
     try:
         before = await asyncio.to_thread(fill_folder, folder, files, state)
         loaded = sum(map(len, files.values())) + len(state or b"")
-        limits = replace(
-            settings.limits,
+        limits = settings.limits._replace(
             folder_bytes=settings.limits.folder_bytes + loaded,
             folder_files=settings.limits.folder_files + len(files),
             tasks=SHELL_TASKS if request.is_shell else settings.limits.tasks,
@@ -97,6 +97,7 @@ async def _run(context: ToolContext, request: Request, settings: CodeExecutorSet
         job = Job(
             folder,
             limits,
+            os.getpid(),
             command=SHELL if request.is_shell else None,
             keeps_state=request.keeps_state,
         )

@@ -65,7 +65,7 @@ class Program:
 
     def within(self, seconds: float) -> "Program":
         """Return the program with so much time on the clock."""
-        return replace(self, limits=replace(self.limits, seconds=seconds))
+        return replace(self, limits=self.limits._replace(seconds=seconds))
 
 
 class Finished(NamedTuple):
@@ -83,7 +83,7 @@ async def run_program(program: Program, content: bytes) -> Finished:
     """
     async with _make_folder(program) as folder:
         changeable = () if folder is None else (folder,)
-        rights = Rights(program.limits, readable=program.readable, changeable=changeable)
+        rights = Rights(program.limits, os.getpid(), readable=program.readable, changeable=changeable)
         entered, entering = os.pipe()
         with os.fdopen(entered, "rb"), os.fdopen(entering, "wb"):
             process = await asyncio.create_subprocess_exec(
@@ -111,7 +111,7 @@ def confine_binary(binary: Path, limits: Limits) -> Iterator[Path]:
 
     It has to be this process that starts it.
     """
-    rights = Rights(limits, becomes=binary)
+    rights = Rights(limits, os.getpid(), becomes=binary)
     words = (sys.executable, "-I", "-S", "-c", START_BINARY.format(str(PROGRAM_FOLDER)), rights.to_json())
     with tempfile.TemporaryDirectory(prefix="parley-command-") as folder:
         command = Path(folder) / binary.name

@@ -4,7 +4,7 @@ import ctypes
 import errno
 import os
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from shared.sandbox.syscalls import FOR_COMMANDS, NOT_SUPPORTED, WITHOUT_EFFECT, list_allowed, read_machine
 
@@ -23,8 +23,7 @@ FCNTL_COMMANDS = (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030)
 IOCTL_COMMANDS = (0x5421, 0x5450, 0x5451)
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(NamedTuple):
     """A half of an argument: `word` 2n is the lower half of argument n; under `mask` it is one of `values`."""
 
     word: int

@@ -8,7 +8,6 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -132,7 +131,7 @@ async def find_fault_of_programs() -> str | None:
         with tempfile.TemporaryDirectory(prefix="parley-sandbox-", ignore_cleanup_errors=True) as folder:
             path = Path(folder) / "attacks.py"
             path.write_text(ATTACKS, "utf-8")
-            limits = replace(PARSING, memory_bytes=LIMITS.memory_bytes, seconds=LIMITS.seconds)
+            limits = PARSING._replace(memory_bytes=LIMITS.memory_bytes, seconds=LIMITS.seconds)
             ended = await run_program(Program(path, limits=limits), b"")
     except SandboxMissing as error:
         return str(error.fields["fault"])
@@ -147,7 +146,7 @@ async def find_fault_of_programs() -> str | None:
 async def _play(python: Path) -> str | None:
     runs = (
         ("attacks", ATTACKS, LIMITS),
-        ("endless", ENDLESS, replace(LIMITS, seconds=ENDLESS_SECONDS)),
+        ("endless", ENDLESS, LIMITS._replace(seconds=ENDLESS_SECONDS)),
         ("flood", FLOOD, LIMITS),
         ("fill", FILL, LIMITS),
     )
@@ -157,8 +156,9 @@ async def _play(python: Path) -> str | None:
                 (Path(folder) / name).mkdir()
             # Opened before: an attack that gets through takes the name away.
             with (Path(folder) / "attacks" / OUTPUT).open("w+", encoding="utf-8", errors="replace") as file:
+                jobs = [(Job(Path(folder) / name, limits, os.getpid()), code) for name, code, limits in runs]
                 attacks, endless, flood, fill = await asyncio.gather(
-                    *(run_confined(Job(Path(folder) / name, limits), code, python) for name, code, limits in runs)
+                    *(run_confined(job, code, python) for job, code in jobs)
                 )
                 output = file.read().split("\n")
             flood_bytes = (Path(folder) / "flood" / OUTPUT).stat().st_size

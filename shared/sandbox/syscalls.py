@@ -1,7 +1,8 @@
 """The numbers of Linux's system calls on both processors, and those that a confined program may make."""
 
 import errno
-import platform
+import os
+from functools import cache
 from typing import Final
 
 # Name, number on x86-64, number on arm64; there, calls that `-` stands for have newer names only.
@@ -51,14 +52,15 @@ FOR_COMMANDS: Final = ("fork", "vfork", "execve", "wait4", "waitid")
 
 def is_known_machine() -> bool:
     """Tell whether this processor's numbers are known."""
-    return platform.machine() in _MACHINES
+    return os.uname().machine in _MACHINES
 
 
+@cache
 def read_machine() -> tuple[dict[str, int], int]:
     """Return this processor's numbers by name, and how filters are told of it; raises `OSError` for another one."""
     if not is_known_machine():
-        raise OSError(errno.ENOSYS, f"the sandbox knows x86-64 and arm64, not {platform.machine()}")
-    column, architecture = _MACHINES[platform.machine()]
+        raise OSError(errno.ENOSYS, f"the sandbox knows x86-64 and arm64, not {os.uname().machine}")
+    column, architecture = _MACHINES[os.uname().machine]
     rows = (row.split() for row in _NUMBERS.split(";"))
     return {row[0]: int(row[column]) for row in rows if row[column] != "-"}, architecture
 

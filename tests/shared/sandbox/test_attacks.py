@@ -7,7 +7,6 @@ import sys
 from asyncio.subprocess import PIPE
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,7 +86,7 @@ NUMBERS = {
 
 
 async def run(folder: Path, code: str, limits: Limits = LIMITS, command: tuple[str, ...] | None = None) -> Ended:
-    return await run_confined(Job(folder, limits, command=command), code, PYTHON)
+    return await run_confined(Job(folder, limits, os.getpid(), command=command), code, PYTHON)
 
 
 def output_of(folder: Path) -> str:
@@ -167,8 +166,8 @@ def test_nothing_of_ours_is_in_the_environment_or_open(
 
 async def test_an_endless_loop_is_stopped_by_the_clock_and_by_its_processor_time(tmp_path: Path) -> None:
     for name, limits, code in (
-        ("wall", replace(LIMITS, seconds=0.5), "import time\nprint('begun')\nwhile True: time.sleep(60)"),
-        ("cpu", replace(LIMITS, cpu_seconds=1), "while True: pass"),
+        ("wall", LIMITS._replace(seconds=0.5), "import time\nprint('begun')\nwhile True: time.sleep(60)"),
+        ("cpu", LIMITS._replace(cpu_seconds=1), "while True: pass"),
     ):
         (tmp_path / name).mkdir()
         ended = await run(tmp_path / name, code, limits)
@@ -210,7 +209,7 @@ async def test_a_disk_is_not_filled(tmp_path: Path, code: str, stopped: str) -> 
 
 
 async def test_files_that_commands_have_deleted_and_hold_open_count(tmp_path: Path) -> None:
-    ended = await run(tmp_path, DELETED_FILES_OF_CHILDREN, replace(LIMITS, tasks=32, seconds=10), SHELL)
+    ended = await run(tmp_path, DELETED_FILES_OF_CHILDREN, LIMITS._replace(tasks=32, seconds=10), SHELL)
 
     assert ended.stopped == "its files took more than 8 MB"
 
@@ -291,11 +290,11 @@ async def test_code_ends_with_the_worker_that_is_killed(tmp_path: Path, command:
 
 
 WORKER = """
-import asyncio, sys
+import asyncio, os, sys
 from pathlib import Path
 from shared.sandbox.job import Job, Limits
 from shared.sandbox.runs import run_confined
-job = Job(Path(sys.argv[1]), Limits(), command=eval(sys.argv[3]))
+job = Job(Path(sys.argv[1]), Limits(), os.getpid(), command=eval(sys.argv[3]))
 asyncio.run(run_confined(job, sys.argv[2], Path(sys.prefix) / "code/bin/python"))
 """
 
@@ -336,7 +335,7 @@ def is_running(process: int) -> bool:
     ],
 )
 async def test_commands_have_no_more_rights(tmp_path: Path, command: str, answer: str) -> None:
-    await run(tmp_path, command, replace(LIMITS, tasks=16, seconds=5), SHELL)
+    await run(tmp_path, command, LIMITS._replace(tasks=16, seconds=5), SHELL)
 
     assert answer.lower() in output_of(tmp_path).lower()
 

@@ -16,7 +16,7 @@ from shared.sandbox.pool import Sandbox
 from shared.sandbox.programs import OUTPUT_BYTES, PARSING, Finished, Program, run_program
 from tests.shared.sandbox.test_attacks import WITHOUT_LANDLOCK, open_secretly, wait_until_gone
 
-LIMITS = replace(PARSING, memory_bytes=256 * MEGABYTE, seconds=20)
+LIMITS = PARSING._replace(memory_bytes=256 * MEGABYTE, seconds=20)
 REFUSED, DENIED = "Operation not permitted", "Permission denied"
 
 
@@ -105,8 +105,8 @@ def test_nothing_of_ours_is_in_its_environment_or_open(
 
 async def test_an_endless_loop_ends_by_the_clock_and_by_its_processor_time(tmp_path: Path) -> None:
     with pytest.raises(TimeoutError):
-        await run(tmp_path, "import time\nwhile True: time.sleep(60)", limits=replace(LIMITS, seconds=0.5))
-    process = await run(tmp_path, "while True: pass", limits=replace(LIMITS, cpu_seconds=1))
+        await run(tmp_path, "import time\nwhile True: time.sleep(60)", limits=LIMITS._replace(seconds=0.5))
+    process = await run(tmp_path, "while True: pass", limits=LIMITS._replace(cpu_seconds=1))
     assert process.status == -24
 
 
@@ -147,10 +147,9 @@ def test_a_disk_is_not_filled_and_nothing_is_left(tmp_path: Path, code: str, rea
 
 FILLING = """
 import asyncio, sys
-from dataclasses import replace
 from pathlib import Path
 from shared.sandbox.programs import PARSING, Program, run_program
-limits = replace(PARSING, file_bytes=2**20)
+limits = PARSING._replace(file_bytes=2**20)
 finished = asyncio.run(run_program(Program(Path(sys.argv[1]), limits=limits, has_folder=True), b""))
 print(finished.status, finished.reason)
 """
@@ -253,7 +252,7 @@ async def test_duckdb_reaches_nothing_even_where_its_own_settings_allow_everythi
         (tmp_path / name).write_text("a\n1\n")
     path = tmp_path / "duckdb_attack.py"
     path.write_text(DUCKDB)
-    limits = replace(LIMITS, memory_bytes=1536 * MEGABYTE, file_bytes=16 * MEGABYTE)
+    limits = LIMITS._replace(memory_bytes=1536 * MEGABYTE, file_bytes=16 * MEGABYTE)
     sane = "SELECT a FROM '{folder}/named.csv'"
     statements = [statement.format(folder=tmp_path) for statement in (sane, *REACHING, sane)]
     program = Program(path, limits=limits, readable=(tmp_path / "named.csv", *CGROUP), has_folder=True)
