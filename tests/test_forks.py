@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.fork import run_fork
-from tests.support.forks import Forks, Request
+from tests.support.forks import UNPREPARED, Forks, Request
 
 PROGRAM = """
 import os, sys, time
@@ -24,7 +24,7 @@ def main():
 @pytest.fixture(scope="module")
 def forks() -> Iterator[Forks]:
     """One of its own, which a test may treat badly."""
-    forks = Forks("tests.support.forks")
+    forks = Forks("tests.support.forks", UNPREPARED)
     yield forks
     forks.close()
 
@@ -90,7 +90,7 @@ def test_an_interrupt_ends_a_program(forks: Forks, request_of_program: Request) 
 
 
 def test_nothing_is_left_when_the_tests_end_before_a_program(request_of_program: Request, tmp_path: Path) -> None:
-    forks = Forks("tests.support.forks")
+    forks = Forks("tests.support.forks", UNPREPARED)
     assert ask(forks, request_of_program, tmp_path)
     server = os.pidfd_open(forks.pid)
     forks.close()

@@ -190,10 +190,12 @@ class Counts:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._idle: list[asyncpg.Connection] = []
+        # One after the other: each connection is a process of the server more.
+        self._adding = asyncio.Lock()
 
     async def add(self, statement: str, *parameters: Any) -> None:
         """Run one statement on a connection that no turn uses."""
-        async with self.connected() as connection:
+        async with self._adding, self.connected() as connection:
             await connection.execute(statement, *parameters)
 
     @asynccontextmanager

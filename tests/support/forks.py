@@ -38,12 +38,17 @@ from tests.support import fork
 from tests.support.landlock import remove_landlock
 
 ROOT = Path(__file__).parents[2]
+# As an argument: its programs import what they need themselves.
+UNPREPARED = "unprepared"
 # What programs import when they run. None of these starts a thread, which would not survive a fork.
 IMPORTED = (
+    "adapters.cells.moves",
     "adapters.cli",
+    "adapters.cli.archiving",
     "adapters.cli.compose",
     "adapters.cli.owner",
     "adapters.cli.serving",
+    "adapters.cli.talk.local_worker",
     "adapters.cli.worker",
     "adapters.kubernetes.operator",
     "adapters.slack.setup",
@@ -52,7 +57,9 @@ IMPORTED = (
     "adapters.web",
     "agent.personal_data.export",
     "agent.llm.offline",
+    "agent.tools.mcp.remote_tools",
     "alembic.command",
+    "cryptography.fernet",
     "filetype",
     "httpx",
     "requests",
@@ -229,5 +236,6 @@ def end_with(life: int) -> None:
 
 
 if __name__ == "__main__":
-    prepare()
+    if sys.argv[2:] != [UNPREPARED]:
+        prepare()
     serve(socket.socket(fileno=int(sys.argv[1])))
