@@ -29,7 +29,7 @@ export function openChat(chat) {
 
 async function load(chat) {
   const isOpen = chat === page.chat;
-  Object.assign(page, { chat, turns: new Map(), running: new Set(), own: new Set(), oldest: null });
+  Object.assign(page, { chat, turns: new Map(), running: new Set(), own: new Set(), oldest: null, sent: Promise.resolve() });
   page.newest = { message: 0, turn: 0, reply: 0 };
   page.visit += 1;
   // What arrives meanwhile is read with the chat.
@@ -187,6 +187,7 @@ function arrive(message, isShown = false) {
   page.newest.message = Math.max(page.newest.message, message.message);
   if (page.own.has(message.event_id) || page.own.has(message.message)) return;
   page.own.add(message.message);
+  touch(page.chat, message.content || message.files[0]?.filename);
   if (!isShown || !page.turns.has(message.turn_id)) append(personMessage(message.content, message.files));
   const address = `/page/chats/${page.chat}/messages/${message.message}/events`;
   follow(page.visit, address, null, page.turns.get(message.turn_id));
@@ -213,7 +214,8 @@ async function send() {
   // What was said before comes first; a message sent meanwhile would be shown twice.
   await page.loaded;
   const message = takeMessage();
-  if (message) say(message.content, message.files);
+  if (!message) return;
+  say(message.content, message.files);
 }
 
 function say(content, files, confirmation) {
@@ -229,15 +231,19 @@ function say(content, files, confirmation) {
   toEnd();
   const body = form(chat, eventId, content, files, confirmation);
   noteUnsent(chat, eventId, confirmation ? "" : content);
-  const hasArrived = () => noteArrived(chat, eventId);
   const post = () => fetch("/chat/messages", { method: "POST", body });
-  deliver(page.visit, eventId, view, { content, files, node: shown, post, hasArrived });
+  const before = page.sent;
+  page.sent = new Promise((resolve) => {
+    const hasArrived = () => { noteArrived(chat, eventId); resolve(); };
+    deliver(page.visit, eventId, view, { content, files, node: shown, post, hasArrived, before });
+  });
 }
 
 async function deliver(visit, eventId, view, sent) {
   const address = `/chat/events?event_id=${eventId}`;
   page.running.add(address);
   refresh();
+  await sent.before;
   let response = null;
   try {
     response = await sent.post();

@@ -70,11 +70,10 @@ export function takeMessage() {
   return { content, files };
 }
 
-// Puts a message back that could not be sent, unless the next one is being written already.
+// Puts a message back that could not be sent, before what is being written already.
 export function putBack(content, files) {
-  if (!$("text").value.trim()) write(content);
-  if (!box.files.length) box.files = [...files];
-  drawFiles();
+  box.files = [...files, ...box.files];
+  write([content, $("text").value].filter((text) => text.trim()).join("\n\n"));
 }
 
 export function write(text) {

@@ -19,6 +19,8 @@ export const page = {
   // What is being read of it.
   reading: null,
   loaded: Promise.resolve(),
+  // Until what was sent last has arrived: what is sent next comes after it.
+  sent: Promise.resolve(),
   watch: null,
 };
 
