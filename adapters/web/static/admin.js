@@ -43,3 +43,5 @@ document.addEventListener("htmx:before:request", (event) => {
 
 // On a phone the menu is one line, in which the page may be out of sight.
 document.querySelector(".side [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+// Browsers leave a link that has the focus where a part of it is in sight.
+document.querySelector(".side nav").addEventListener("focusin", (event) => event.target.scrollIntoView({ block: "nearest", inline: "nearest" }));

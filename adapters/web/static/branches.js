@@ -1,5 +1,6 @@
 // Branches of the open chat: an answer is asked for again, a message is said otherwise, an earlier version is shown.
 
+import { leave } from "./frame.js";
 import { faultLine, node } from "./nodes.js";
 import { newId, sendJson } from "./stream.js";
 import { texts } from "./texts.js";
@@ -45,8 +46,11 @@ async function choose(chat, { turn, name }, show) {
 // Says something in place of a turn; returns why that was refused, null when it was done.
 async function begin(chat, { turn, content, id }, show) {
   const reason = await sendJson(`/page/chats/${chat}/branches`, "POST", { turn_id: turn, event_id: id, ...(content ? { content } : {}) });
-  if (reason === null) await show(null);
-  return reason;
+  if (reason !== null) return reason;
+  // The chat is read anew.
+  leave(document.activeElement);
+  await show(null);
+  return null;
 }
 
 // Turns a message into a box with its text.

@@ -5,7 +5,7 @@ import { offerChoices, showChoices, takeChoices } from "./choices.js";
 import { chatOf, loadChats, nameChat, newestTitle, showCurrent, touch } from "./chats.js";
 import { limit, noteArrived, noteEnd, noteUnsent, openBox, takeMessage, write } from "./composer.js";
 import { follow } from "./following.js";
-import { closeSidebar, isNear, offline, toEnd, toPlace } from "./frame.js";
+import { closeSidebar, isNear, leave, offline, toEnd, toPlace } from "./frame.js";
 import { openMemories } from "./memories.js";
 import { openMenuOf } from "./menu.js";
 import { faultLine, node } from "./nodes.js";
@@ -215,6 +215,7 @@ async function send() {
   await page.loaded;
   const message = takeMessage();
   if (!message) return;
+  leave($("send"));
   say(message.content, message.files);
 }
 
@@ -270,6 +271,7 @@ function form(chat, eventId, content, files, confirmation) {
 const lastWords = () => [...$("log").querySelectorAll(".person .bubble")].at(-1)?.textContent ?? "";
 
 async function stop() {
+  leave($("stop"));
   $("stop").disabled = true;
   try {
     const body = JSON.stringify({ chat: page.chat });
@@ -330,6 +332,7 @@ onMatch(openAt);
 $("welcome").addEventListener("click", (event) => {
   const idea = event.target.closest("button");
   if (!idea) return;
+  leave(idea);
   write(idea.textContent);
   send();
 });

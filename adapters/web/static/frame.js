@@ -39,6 +39,11 @@ export function offline(isLost) {
   $("status").textContent = isLost ? reason : "";
 }
 
+// Who presses a button by keys that goes away with it goes on where they write.
+export function leave(button) {
+  if (button?.matches(":focus-visible")) $("text").focus();
+}
+
 export function openSidebar(isOpen = true) {
   document.body.classList.toggle("menu-open", isOpen);
   $("menu").setAttribute("aria-expanded", String(isOpen));

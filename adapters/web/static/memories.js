@@ -59,6 +59,7 @@ function entry(memory) {
 }
 
 async function give(command) {
+  const place = [...$("memory-list").children].findIndex((item) => item.contains(document.activeElement));
   const response = await ask("/chat/commands", {
     method: "POST",
     body: JSON.stringify({ chat: list.chat, command }),
@@ -80,6 +81,8 @@ async function give(command) {
   buttons[0]?.focus();
   if (reply.is_signed_out) showNone(texts.no_memory_any_more);
   else if (!buttons.length) await load();
+  // What was pressed may be gone: the memory that stands in its place is next.
+  if (document.activeElement === document.body) ($("memory-list").children[place]?.querySelector("button") ?? $("memory-search")).focus();
 }
 
 function showNone(text) {

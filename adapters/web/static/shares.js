@@ -31,7 +31,12 @@ function entry(share, isNew) {
   const end = node("button", "danger", texts.end_link);
   end.type = "button";
   end.setAttribute("aria-label", fill(texts.end_link_to, { title: share.title }));
-  end.addEventListener("click", async () => { if (await ask(`/page/shares/${share.id}`, "DELETE")) list(); });
+  end.addEventListener("click", async () => {
+    if (!await ask(`/page/shares/${share.id}`, "DELETE")) return;
+    await list();
+    // The button is gone with its link.
+    ($("share-list").querySelector("button.danger") ?? $("share-days")).focus();
+  });
   const facts = node("span", "facts", fill(texts.link_until, { title: share.title, day: DAY.format(new Date(share.expires_at)) }));
   const item = node("li", isNew ? "new" : "", facts, node("div", "share-row", link, copyButton(() => link.value), end));
   return item;
