@@ -5,6 +5,7 @@ answer becomes a one-time link, which asks where somebody else is signed in. The
 half of the answer in a signed cookie, and then the link: either opens nothing when it is sent to somebody else.
 """
 
+from html import escape
 from secrets import token_urlsafe
 
 from itsdangerous import BadSignature, URLSafeSerializer
@@ -13,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from adapters.web.guard import app_of
-from adapters.web.login.forms import count_attempt
-from adapters.web.login.links import open_link
+from adapters.web.login.forms import FORM_HEADERS, count_attempt
+from adapters.web.login.links import LEAVE, open_link
 from adapters.web.login.provider import CALLBACK, Attempt, NotSignedIn, Provider
 from adapters.web.login.sessions import cookie_of, find_session, is_secure, require_same_origin
 from adapters.web.notes import note
@@ -58,7 +59,11 @@ async def get_callback(request: Request) -> Response:
     try:
         return await _take_answer(app, request)
     except ParleyError as error:
-        response = note(say("login.not_signed_in"), str(error), 403 if isinstance(error, Refusal) else 503)
+        # Whom the provider knows by another account would only come here again: first they sign out there.
+        leave = LEAVE.format(sign_out=escape(say("login.sign_out_there", name=app.settings.oidc_name)))
+        more = f'<p><a href="/">{escape(say("login.sign_in_otherwise"))}</a></p>{leave}'
+        status = 403 if isinstance(error, Refusal) else 503
+        response = note(say("login.not_signed_in"), str(error), status, more=more, headers=FORM_HEADERS)
     _set_cookie(app, response, "")
     return response
 

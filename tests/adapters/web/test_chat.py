@@ -71,7 +71,7 @@ async def test_a_made_up_link_is_refused_kindly(site: Site) -> None:
             page = await client.get(site.url, params={"key": key})
 
             assert page.status_code == 401, key
-            assert "A fresh one is printed by the command: parley link" in page.text
+            assert "A fresh link is printed by the command: parley link" in page.text
 
 
 async def test_a_link_lives_for_ten_minutes(parley: Parley) -> None:
@@ -89,7 +89,7 @@ async def test_without_a_session_there_is_a_kind_page_and_nothing_else(site: Sit
     async with httpx.AsyncClient(base_url=site.url, headers=BROWSER) as stranger:
         page = await stranger.get("/")
         assert page.status_code == 401
-        assert "A fresh one is printed by the command: parley link" in page.text
+        assert "A fresh link is printed by the command: parley link" in page.text
         for method, path in (
             ("GET", "/page/chats"),
             ("GET", "/page/chats/c1/messages"),

@@ -172,6 +172,10 @@ async def test_only_verified_addresses_and_groups_of_the_settings_come_in(site: 
         for provider.lies in outsiders:
             page = (await follow(client, await begin(client))).text
             assert "not one of those that may sign in" in page, provider.lies
+        # Who is known there by another account than the one meant gets out of it.
+        assert '<a href="/">Sign in another way</a>' in page
+        assert "Sign out of Acme &lt;b&gt;<" in page
+        assert REFRESH.search((await client.post("/login/oidc/leave")).text)
         # Told beside the token, first of somebody else.
         provider.lies = {"email": None, "email_verified": None, "groups": None}
         provider.userinfo = ANN | {"sub": "another"}
