@@ -1,5 +1,6 @@
 """The entrance of the pages about oneself: it admits a person with a session, and finds the page and the act."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hmac import compare_digest
 from pathlib import Path
@@ -33,13 +34,17 @@ OTHER_LOGIN = say("form.other_login")
 
 @dataclass(slots=True)
 class Visit:
-    """One request of a person: who asks, as a command knows them, and the session; `token` stands in each form."""
+    """One request of a person: who asks, as a command knows them, and the session; `token` stands in each form.
+
+    `fields` are what was entered.
+    """
 
     request: Request
     app: App
     session: WebSession
     asking: Asking
     token: str
+    fields: Mapping[str, str] = field(default_factory=dict, init=False)
     result: Result | None = field(default=None, init=False)
 
     @property
@@ -73,7 +78,7 @@ async def answer(request: Request) -> Response:
 
 async def act(visit: Visit) -> None:
     """Do what a form asks for; `visit.result` then says what was done, or why it was refused."""
-    fields = await read_form(visit.request)
+    visit.fields = fields = await read_form(visit.request)
     perform = ACTS.get(fields.get("act", ""))
     if perform is None:
         raise HTTPException(404)

@@ -85,7 +85,10 @@ async def test_a_person_allows_themselves_less_and_never_more(site: Site) -> Non
         assert "(set by yourself)" in stored.text
         assert "of 100,000" in stored.text
         assert await site.parley.value("SELECT who FROM admin.audit WHERE \"table\" = 'budgets'") == "web:ann"
-        assert "whole number" in sentence(await act(ann, "/me", act="set_own_limit", tokens="-5"))
+        refused = await act(ann, "/me", act="set_own_limit", tokens="-5")
+        assert "whole number" in sentence(refused)
+        # What was entered stands there to be put right.
+        assert 'value="-5"' in refused.text
 
         await act(ann, "/me", act="set_own_limit", tokens="0")
         calls = len(site.parley.model.requests)
@@ -146,6 +149,19 @@ async def test_a_person_changes_what_is_theirs(site: Site) -> None:
         assert "parley-archive-" in exported.text
         unknown = await ann.get("/me/nothing", headers={"Accept": "text/html,*/*;q=0.8"})
         assert (unknown.status_code, "<h1>That did not work</h1>" in unknown.text) == (404, True)
+
+
+async def test_a_correction_that_is_refused_stands_in_its_form(site: Site) -> None:
+    async with site.browser("ann") as ann:
+        await ann_with_things(site, ann)
+        facts = (await ann.get("/me/memories")).text
+        memory = re.findall(r'name="id" value="(\d+)"', facts)[0]
+        refused = await ann.post(
+            "/me/memories", data={"act": "correct", "token": "old", "id": memory, "content": "Ann's <best> tea"}
+        )
+    assert "You have signed in anew" in sentence(refused)
+    assert "<details open>" in refused.text
+    assert ">Ann&#39;s &lt;best&gt; tea</textarea>" in refused.text
 
 
 async def test_a_form_of_somebody_else_changes_nothing(site: Site) -> None:
