@@ -1,5 +1,6 @@
 """`parley budget list|check|reconcile`: limits on what may be spent, and whether they agree with the ledger."""
 
+from decimal import Decimal
 from typing import Any
 
 import typer
@@ -28,11 +29,7 @@ def list_limits() -> None:
                 f"{row.kind} {row.name}".strip(),
                 row.period,
                 row.unit,
-                row.allowed,
-                row.granted,
-                row.used,
-                row.reserved,
-                row.left,
+                *(_to_figure(figure) for figure in (row.allowed, row.granted, row.used, row.reserved, row.left)),
                 f"{row.resets_at:%Y-%m-%d %H:%M}",
             )
             for row in rows
@@ -57,6 +54,11 @@ def reconcile() -> None:
     if rows:
         _show_differences(rows)
     say(f"{len(rows)} counters were set to the sum of the ledger." if rows else "Nothing had to be changed.")
+
+
+def _to_figure(value: Decimal | None) -> Decimal | None:
+    # Without the zeros of the column's type, and never as 0E-8.
+    return None if value is None else Decimal(f"{value.normalize():f}")
 
 
 def _show_differences(rows: list[Any]) -> None:

@@ -1,5 +1,6 @@
 """Which errors of the database pass by themselves, and which make a connection useless."""
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 UNIQUE_VIOLATION = "23505"
 # Their detail is the whole row, with the secrets in it.
 WHOLE_ROW_STATES = frozenset({"23502", "23514"})  # not null, check
+CHECK_VIOLATION = "23514"
 # A value that does not fit its type, or breaks a constraint.
 UNFIT_STATES = ("22", "23")
 # The state of an error that a function of ours raises: its message is a sentence for people.
@@ -124,6 +126,13 @@ def _to_original(error: BaseException) -> BaseException | None:
 def _reason(error: BaseException) -> str:
     cause = to_cause(error)
     message, detail = getattr(cause, "message", None) or f"{cause}", getattr(cause, "detail", None)
-    if getattr(cause, "sqlstate", None) in WHOLE_ROW_STATES:
+    state, constraint = getattr(cause, "sqlstate", None), getattr(cause, "constraint_name", None)
+    if state == CHECK_VIOLATION and constraint:
+        # Its name says what has to hold.
+        rule = constraint.removeprefix(f"{getattr(cause, 'table_name', '')}_")
+        return f"the rule is that {rule.replace('_', ' ')}"
+    if state in WHOLE_ROW_STATES:
         return message
-    return f"{cause}" if not detail else f"{message}. {detail}"
+    reason = f"{cause}" if not detail else f"{message}. {detail}"
+    # The driver counts the parameters of a statement that nobody has seen.
+    return re.sub(r"^invalid input for query argument \$\d+: ", "", reason)

@@ -65,7 +65,7 @@ async def test_a_number_that_no_column_holds_is_refused(installation: Installati
 async def test_a_refusal_does_not_tell_the_row_with_its_secrets(installation: Installation) -> None:
     code, output, errors = await installation.apply({**SERVER, "metadata": {"name": "no-such-name"}})
     assert code == 1
-    assert "mcp_servers_name_is_lower_case_words_joined_by_underscores" in output
+    assert "the rule is that name is lower case words joined by underscores" in output
     assert "sesame" not in output + errors
 
 

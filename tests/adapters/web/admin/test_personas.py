@@ -85,7 +85,9 @@ async def make_sage(site: Site, ann: httpx.AsyncClient) -> None:
     fields = {"name": "Sage", "system_prompt": f"You are wise.\r\n{HOSTILE}", "platform": "test"}
     refusal = await post(ann, new, act="save", **fields | {"max_temperature": "3"})
     assert refusal.status_code == 422
-    assert "personas_max_temperature_is_0_to_2" in refusal.text
+    assert "the rule is that max temperature is 0 to 2." in refusal.text
+    refusal = await post(ann, new, act="save", **fields | {"max_tokens": "99999999999"})
+    assert "refuses this: 99999999999 (value out of int32 range)." in refusal.text
     assert entered(refusal)["system_prompt"] == f"You are wise.\n{HOSTILE}"
     assert HOSTILE not in refusal.text
     creation = await post(ann, new, act="save", **fields)
@@ -187,7 +189,7 @@ async def refuse_private_turns(
         refusal = await post(ann, SAGE, **form | {"act": "try", "turn": str(turn)})
         assert 'id="problem"' in refusal.text
     refusal = await post(ann, SAGE, **form | {"act": "try", "max_iterations": "1000000"})
-    assert "personas_max_iterations_is_1_to_100" in refusal.text
+    assert "the rule is that max iterations is 1 to 100." in refusal.text
     assert site.parley.model.count == calls
 
 
