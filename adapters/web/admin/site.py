@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Match, Route
 
 from adapters.web.admin.access import find_admin
@@ -40,6 +40,8 @@ async def answer(request: Request) -> Response:
         return note(NOT_NOW, str(error), 503)
     if admin is None:
         raise HTTPException(404)
+    if request.method == "GET" and request.url.path.endswith("/"):
+        return RedirectResponse(request.url.path.rstrip("/"))
     form = Form({})
     if request.method == "POST":
         try:

@@ -30,6 +30,8 @@ async def test_the_pages_are_missing_for_all_but_admins_at_our_own_address(site:
         assert content(await bob.get("/admin")) == absence
         assert content(await bob.post("/admin", data={"act": "undo", "entry": "1"})) == absence
     async with site.browser("ann") as ann:
+        typed = await ann.get("/admin/people/")
+        assert (typed.status_code, typed.headers["location"]) == (307, "/admin/people")
         page = await ann.get("/admin")
         assert page.status_code == 200
         assert "form-action 'self'" in page.headers["content-security-policy"]
