@@ -23,7 +23,8 @@ def report_error(error: BaseException) -> int:
             return WRONG
         case UsageError():
             where = error.ctx.command_path if error.ctx else "parley"
-            complain(f"{error.format_message().rstrip('.')}. See `{where} --help`.")
+            reason = error.format_message().rstrip(".")
+            complain(f"{reason}{'' if reason.endswith('?') else '.'} See `{where} --help`.")
             return WRONG
         case ClickException():
             complain(error.format_message())

@@ -6,9 +6,10 @@ from typing import ClassVar
 from markdown_it import MarkdownIt
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
-from rich.markdown import CodeBlock, Heading, Markdown
+from rich.markdown import CodeBlock, Heading, Markdown, TableElement
 from rich.segment import Segment
 from rich.syntax import Syntax
+from rich.table import Table
 from rich.text import Text
 from rich.theme import Theme
 
@@ -40,11 +41,21 @@ class _BareCode(CodeBlock):
         yield Syntax(str(self.text).rstrip(), self.lexer_name, theme=self.theme, word_wrap=True)
 
 
+class _WholeCells(TableElement):
+    # A number of which the end is cut off is another number: it goes on in the next line.
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for table in super().__rich_console__(console, options):
+            for column in table.columns if isinstance(table, Table) else ():
+                column.overflow = "fold"
+            yield table
+
+
 class AnswerMarkdown(Markdown):
     """An answer, with the addresses of its links in sight: who wrote them may not be who is answered."""
 
     elements: ClassVar = Markdown.elements | {
         "heading_open": _LeftHeading,
+        "table_open": _WholeCells,
         "fence": _BareCode,
         "code_block": _BareCode,
     }

@@ -134,6 +134,15 @@ def test_what_the_stored_answer_adds_is_written() -> None:
     )
 
 
+def test_a_table_that_is_wider_than_the_terminal_loses_no_digit() -> None:
+    table = "| sum | address |\n|---|---|\n| 1234567890 | https://example.org/a/long/path |"
+    text = Screen(columns=24).shows(message(table))
+
+    cells = [line.split() for line in text.splitlines()[2:]]
+    assert "".join(cell for line in cells for cell in line[:1] if cell.isdigit()) == "1234567890"
+    assert "…" not in text
+
+
 def test_a_stored_answer_that_differs_is_written_whole() -> None:
     text = Screen().shows(delta("First.\n\nHell"), message("I have to stop here."))
 
