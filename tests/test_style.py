@@ -23,7 +23,7 @@ from tests.support.source_tree import (
 OURS = frozenset({"adapters", "agent", "migrations", "modules", "shared", "tests"})
 # Only the owner imports a library, so that the library can be replaced in one place.
 OWNERS: Mapping[str, tuple[str, ...]] = {
-    "litellm": ("agent/llm/providers/library.py", "shared/memory/embeddings.py"),
+    "litellm": ("shared/http/litellm.py", "shared/memory/embeddings.py"),
     "minio": ("shared/files/stores/s3.py",),
     "discord": ("adapters/discord.py", "adapters/discord/"),
     "nats": ("agent/live/nats_bus.py",),
