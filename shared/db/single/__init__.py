@@ -76,7 +76,7 @@ class SmallDatabase:
 
         Raises `DatabaseLost` as that of `Database` does.
         """
-        async with self._taken() as connection, connection.transaction():
+        async with self._taken() as connection, _begun(connection):
             yield Connection(connection)
 
     @asynccontextmanager
@@ -85,7 +85,7 @@ class SmallDatabase:
         with raise_database_lost():
             connection = await self._open(LONG_STATEMENT_SECONDS)
             try:
-                async with connection.transaction():
+                async with _begun(connection):
                     yield Connection(connection)
             finally:
                 await close_connection(connection)
@@ -125,6 +125,21 @@ class SmallDatabase:
         connection = await self.connect(statement_seconds=statement_seconds)
         await read_json(connection)
         return connection
+
+
+@asynccontextmanager
+async def _begun(connection: asyncpg.Connection) -> AsyncIterator[None]:
+    """Hold a transaction for the block; where the connection was cut, its end would hide why."""
+    transaction, is_done = connection.transaction(), False
+    await transaction.start()
+    try:
+        yield
+        is_done = True
+    finally:
+        if is_done:
+            await transaction.commit()
+        elif not connection.is_closed():
+            await transaction.rollback()
 
 
 @contextmanager

@@ -79,6 +79,16 @@ async def test_a_transaction_that_fails_is_rolled_back(address: Address) -> None
     await database.close()
 
 
+async def test_a_transaction_that_is_cancelled_within_a_statement_ends_as_cancelled(address: Address) -> None:
+    database = SmallDatabase(address)
+    await look(database)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2), database.transaction() as session:
+            await session.execute(Statement("SELECT pg_sleep(60)"))
+    await database.close()
+
+
 async def test_what_follows_a_transaction_that_was_cancelled_as_it_began_is_committed(
     address: Address, owner: asyncpg.Connection
 ) -> None:
