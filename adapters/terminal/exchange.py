@@ -105,7 +105,7 @@ class Exchange:
                 self._watching.cancel()
             return
         self._is_interrupted = True
-        self._output.note("stopping…")
+        self._output.stop()
         if self._inbox_id is not None:
             self._stop(self._inbox_id)
 

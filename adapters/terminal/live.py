@@ -57,6 +57,10 @@ class LiveOutput:
         self._screen.end()
         self._screen.show_line("thinking…")
 
+    def stop(self) -> None:
+        """Show a dim word below the answer, which comes once more, with its end."""
+        self._screen.show_below("stopping…")
+
     def show(self, event: Event) -> None:
         """Show one event of a turn."""
         match event.name:

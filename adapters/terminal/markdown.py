@@ -4,7 +4,7 @@ from textwrap import fill
 from typing import ClassVar
 
 from markdown_it import MarkdownIt
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.live import Live
 from rich.markdown import CodeBlock, Heading, Markdown, TableElement
 from rich.segment import Segment
@@ -114,6 +114,14 @@ class MarkdownScreen:
         if self._can_go_back:
             self._update(Text(text, style="dim"))
 
+    def show_below(self, text: str) -> None:
+        """Show a dim line below the text until that goes on."""
+        line = Text(text, style="dim")
+        if self._can_go_back:
+            self._update(Group(_Block(self._text[self._count :], is_tail=True), line))
+        else:
+            self._console.print(line)
+
     def add(self, piece: str) -> None:
         """Write more of the text."""
         self._text += piece
@@ -163,7 +171,7 @@ class MarkdownScreen:
             self._console.print(_Block(block, is_tail=False))
         self._count = end
 
-    def _update(self, content: Text | _Block) -> None:
+    def _update(self, content: Text | Group | _Block) -> None:
         if self._live is None:
             self._live = Live(console=self._console, auto_refresh=False, transient=True, vertical_overflow="crop")
             self._live.start()

@@ -48,6 +48,10 @@ class Output(Protocol):
         """Show that an answer is expected."""
         ...
 
+    def stop(self) -> None:
+        """Show that the answer is to stop."""
+        ...
+
     def show(self, event: Event) -> None:
         """Show one event of a turn."""
         ...
@@ -72,6 +76,10 @@ class PlainOutput:
 
     def wait(self) -> None:
         """Do nothing."""
+
+    def stop(self) -> None:
+        """Say it on stderr."""
+        self.note("stopping…")
 
     def show(self, event: Event) -> None:
         """Write the answer with its files; tool calls go to stderr."""

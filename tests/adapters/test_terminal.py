@@ -126,6 +126,14 @@ def test_an_answer_that_was_streamed_is_not_written_twice() -> None:
     assert Screen().shows(delta("Hel"), delta("lo."), message("Hello.")) == "Hello.\n"
 
 
+def test_an_answer_that_is_stopped_is_not_written_twice() -> None:
+    screen = Screen()
+    assert screen.shows(delta("Half of")) == "Half of"
+    screen.output.stop()
+    assert to_screen(screen.written) == "Half of\nstopping…"
+    assert screen.shows(message("Half of\n\nStopped.")) == "Half of\n\nStopped.\n"
+
+
 def test_what_the_stored_answer_adds_is_written() -> None:
     screen = Screen(columns=80)
 
