@@ -86,9 +86,13 @@ export function write(text) {
 export function pick(files) {
   const refused = [];
   for (const file of files) {
+    if (box.files.length >= limits.files) {
+      // Of a whole folder a sentence each would fill the page.
+      refused.push(fill(texts.too_many, { name: file.name, count: limits.files }));
+      break;
+    }
     const size = box.files.reduce((sum, other) => sum + other.size, file.size);
     if (size > limits.bytes) refused.push(fill(texts.too_big, { name: file.name, size: sizeText(limits.bytes) }));
-    else if (box.files.length >= limits.files) refused.push(fill(texts.too_many, { name: file.name, count: limits.files }));
     else box.files = [...box.files, file];
   }
   drawFiles();
@@ -153,6 +157,7 @@ function picture(file) {
   const image = node("img", "thumbnail");
   image.src = pictures.get(file);
   image.alt = "";
+  image.addEventListener("error", () => image.replaceWith(icon("file")));
   return image;
 }
 

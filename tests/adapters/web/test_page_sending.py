@@ -2,7 +2,7 @@
 
 import asyncio
 
-from playwright.async_api import Route, expect
+from playwright.async_api import FilePayload, Route, expect
 
 from tests.adapters.web.browser import Window
 from tests.adapters.web.conftest import Site
@@ -54,3 +54,12 @@ async def test_a_chat_that_begins_in_one_window_has_its_name_in_the_other(window
     await window.says("Boats?")
     await expect(other.locator("#title")).to_have_text("Boats?")
     await expect(other.locator("#chats a")).to_have_text("Boats?")
+
+
+async def test_a_picture_that_is_none_and_files_beyond_the_limit_are_no_wall(window: Window) -> None:
+    page = window.page
+    files = [FilePayload(name=f"{number}.png", mimeType="image/png", buffer=b"no picture") for number in range(23)]
+    await page.set_input_files("#files", files)
+    await expect(page.locator("#box-note")).to_have_text("20.png is one too many: a message may have 20 files.")
+    await expect(page.locator("#picked img")).to_have_count(0)
+    await expect(page.locator("#picked .chip > svg")).to_have_count(20)
