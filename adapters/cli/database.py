@@ -75,7 +75,8 @@ def open_psql(
         from shared.db.programs import check_options
         from shared.db.roles import check_roles
 
-        await check(address)
+        if not address.is_embedded:
+            await check(address)
         connection = await address.connect(as_owner=True)
         try:
             await check_roles(connection, [role])

@@ -125,14 +125,16 @@ async def kept_up(settings: "Settings", address: "Address") -> AsyncIterator[Non
 
 async def prepare(settings: "Settings", address: "Address") -> "Address":
     """Check the database's version, migrate its tables, and make sure that they can be read."""
-    from adapters.tables import update_tables
+    from adapters.tables import list_schemas, update_tables
     from shared.db.database import check
-    from shared.db.migrations import check_tables
+    from shared.db.migrations import are_current, check_tables
     from shared.log import get_logger
 
     if not address.is_embedded:
         get_logger().info("database_checked", server=str(await check(address)))
     with progress("bringing the tables up to date"):
+        if await are_current(address, list_schemas(settings.modules_path)):
+            return address
         await update_tables(address, settings.modules_path)
     await check_tables(address)
     return address

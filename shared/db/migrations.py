@@ -9,7 +9,7 @@ is rolled out, its tables serve the programs of the release before.
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -65,13 +65,17 @@ def is_earlier(revision: str, revisions: Sequence[str]) -> bool:
     return revision < revisions[0]
 
 
+def list_missing(rows: Iterable[Iterable[str]], folders: Mapping[str, Path]) -> list[tuple[str, Path]]:
+    """Return the owner and path of each SQL file that has not run; `rows` are the owner and file of those that have."""
+    present = {tuple(row) for row in rows}
+    files = [(owner, path) for owner, folder in folders.items() for path in list_files(folder)]
+    return [(owner, path) for owner, path in files if (owner, path.name) not in present]
+
+
 async def find_missing_tables(session: Session, folders: Mapping[str, Path]) -> str | None:
     """Return which platform or module lacks tables of its own, with the remedy; None if none does."""
-    present = {(row.owner, row.file) for row in (await session.execute(statements.list_files_of_owners)).all()}
-    for owner, folder in folders.items():
-        for path in list_files(folder):
-            if (owner, path.name) not in present:
-                return f"The tables of {owner} lack {path.name}; run: parley migrate."
+    for owner, path in list_missing((await session.execute(statements.list_files_of_owners)).all(), folders):
+        return f"The tables of {owner} lack {path.name}; run: parley migrate."
     return None
 
 
@@ -112,13 +116,35 @@ async def find_revision(address: Address) -> str | None:
         return revision
 
 
+async def are_current(address: Address, folders: Mapping[str, Path]) -> bool:
+    """Return whether the tables have all that the program and `folders` bring; then they are checked as well.
+
+    Most starts find it so, and need two connections for that; raises what `check_tables` does.
+    """
+    async with _impatient(address) as connection:
+        is_current = bool(
+            await connection.fetchval(to_sql(statements.has_histories))
+            and await connection.fetchval(to_sql(statements.read_revision)) == newest_revision()
+            and not list_missing(await connection.fetch(to_sql(statements.list_files_of_owners)), folders)
+        )
+        if is_current:
+            await _lock_tables(connection)
+    if is_current:
+        await (await address.connect()).close()
+    return is_current
+
+
 async def check_tables(address: Address) -> None:
     """Make sure that the tables can be read; raises `Unavailable` when another program holds one of them."""
     # As the program reads them, too: it is verified here, before it serves.
     await (await address.connect()).close()
     async with _impatient(address) as connection:
-        if tables := await connection.fetchval(to_sql(statements.name_tables)):
-            await connection.execute(f"LOCK TABLE {tables} IN ACCESS SHARE MODE")
+        await _lock_tables(connection)
+
+
+async def _lock_tables(connection: asyncpg.Connection) -> None:
+    if tables := await connection.fetchval(to_sql(statements.name_tables)):
+        await connection.execute(f"LOCK TABLE {tables} IN ACCESS SHARE MODE")
 
 
 async def migrate(address: Address, versions: Path = VERSIONS) -> bool:
@@ -155,18 +181,12 @@ async def install_schemas(address: Address, folders: Mapping[str, Path]) -> list
 
     `folders` are named by their owner. Each file runs in a transaction of its own, with its entry in `schema_history`.
     """
-    changed = []
     async with _impatient(address, MIGRATION_LOCK_SECONDS, is_transaction=False) as connection:
         await connection.execute("SELECT pg_advisory_lock($1)", MIGRATION_LOCK)
-        rows = await connection.fetch(to_sql(statements.list_files_of_owners))
-        present = {(row["owner"], row["file"]) for row in rows}
-        for owner, folder in folders.items():
-            missing = [path for path in list_files(folder) if (owner, path.name) not in present]
-            for path in missing:
-                await _run_file(connection, address, owner=owner, path=path)
-            if missing:
-                changed.append(owner)
-    return changed
+        missing = list_missing(await connection.fetch(to_sql(statements.list_files_of_owners)), folders)
+        for owner, path in missing:
+            await _run_file(connection, address, owner=owner, path=path)
+    return list(dict.fromkeys(owner for owner, _ in missing))
 
 
 async def _run_file(connection: asyncpg.Connection, address: Address, *, owner: str, path: Path) -> None:

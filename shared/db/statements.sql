@@ -1,3 +1,7 @@
+-- name: has_histories
+-- Whether there is what tells of revisions and files: not in a new database.
+SELECT to_regclass('alembic_version') IS NOT NULL AND to_regclass('schema_history') IS NOT NULL;
+
 -- name: read_revision
 SELECT version_num FROM alembic_version;
 

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -83,7 +83,12 @@ class Shell:
 
     def list_forks(self) -> set[int]:
         """Return the process ids of what runs here until it is stopped: warm programs, not what stands for them."""
-        return {pid for pid in list_children(get_forks().pid) if Path(f"/proc/{pid}/cwd").resolve() == self.folder}
+        forks = set()
+        for pid in list_children(get_forks().pid):
+            # Those of other tests end at any time.
+            with suppress(OSError):
+                forks |= {pid} if Path(f"/proc/{pid}/cwd").resolve() == self.folder else set()
+        return forks
 
 
 def cell(shell: Shell, query: str, *options: str) -> str:
