@@ -5,6 +5,7 @@ does `python -m tests.support.workers NUMBER`.
 """
 
 import atexit
+import ctypes
 import fcntl
 import gc
 import json
@@ -40,6 +41,8 @@ from tests.support.landlock import remove_landlock
 ROOT = Path(__file__).parents[2]
 # As an argument: its programs import what they need themselves.
 UNPREPARED = "unprepared"
+# What `madvise` is told; Linux has it since 6.1.
+LARGE_PAGE, COLLAPSE = 2**21, 25
 # What programs import when they run. None of these starts a thread, which would not survive a fork.
 IMPORTED = (
     "adapters.cells.moves",
@@ -163,6 +166,7 @@ def serve(listener: socket.socket) -> None:
     """Fork a process for each connection until stdin ends."""
     gc.collect()
     gc.freeze()
+    use_large_pages()
     # An interrupt from the terminal ends the tests, whose last programs are still to be started.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Nobody waits for the forks here: each tells its exit code itself.
@@ -175,6 +179,18 @@ def serve(listener: socket.socket) -> None:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             become(connection)
         connection.close()
+
+
+def use_large_pages() -> None:
+    """Have the kernel move this process's memory into pages of 2 MB: a fork of it takes half the time then."""
+    madvise = ctypes.CDLL(None).madvise
+    for line in Path("/proc/self/maps").read_text("utf-8").splitlines():
+        addresses, rights, _, _, _, *name = line.split(maxsplit=5)
+        start, end = (int(address, 16) // LARGE_PAGE for address in addresses.split("-"))
+        if rights == "rw-p" and name in ([], ["[heap]"]) and start + 1 < end:
+            first, size = (start + 1) * LARGE_PAGE, (end - start - 1) * LARGE_PAGE
+            # A kernel that can't refuses, which changes nothing.
+            madvise(ctypes.c_void_p(first), ctypes.c_size_t(size), COLLAPSE)
 
 
 def become(connection: socket.socket) -> None:
