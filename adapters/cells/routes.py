@@ -68,6 +68,11 @@ class Cells:
             await self._read(name, app)
         self.apps[name] = app
 
+    async def aclose(self) -> None:
+        """Wait until what is read just now has given its connections back."""
+        if self._reading:
+            await asyncio.wait(self._reading, timeout=READ_SECONDS)
+
     async def read_again(self, place: Place) -> None:
         """Read what the cells on the way to a server note; of one that is away, what it noted last counts."""
         name, key, is_last = self.names[0], (place.platform, place.server or ""), False

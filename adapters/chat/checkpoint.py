@@ -45,9 +45,10 @@ class Checkpoint:
             row = (await session.execute(statements.find_gap, parameters)).one()
         return None if row.is_held else row.seen_id
 
-    async def note(self, now: datetime) -> None:
-        """Store that a process listens now, if the database is there."""
-        parameters = {"seen": to_mark(now - IN_TRANSIT), "held": HELD_SECONDS}
+    async def note(self, now: datetime, missing_since: str | None = None) -> None:
+        """Store that a process listens now, if the database is there; `missing_since`: since then not all is stored."""
+        seen = to_mark(now - IN_TRANSIT)
+        parameters = {"seen": min(seen, missing_since or seen, key=float), "held": HELD_SECONDS}
         with suppress(DatabaseLost):
             parameters["bot_id"] = await self._bot.find_id()
             async with self._database.statement() as session:
@@ -61,8 +62,17 @@ class Checkpoint:
                 await session.execute(statements.release, parameters)
 
 
-async def attend(app: "App", checkpoint: Checkpoint, is_connected: Callable[[], Awaitable[bool]]) -> None:
-    """Update the checkpoint while we listen; raises `Unavailable` if a lost connection does not come back."""
+async def attend(
+    app: "App",
+    checkpoint: Checkpoint,
+    is_connected: Callable[[], Awaitable[bool]],
+    *,
+    find_oldest: Callable[[], str | None],
+) -> None:
+    """Update the checkpoint while we listen; raises `Unavailable` if a lost connection does not come back.
+
+    `find_oldest`: from which mark on not all is stored.
+    """
     last, last_note = app.clock.monotonic(), 0.0
     try:
         while True:
@@ -72,7 +82,7 @@ async def attend(app: "App", checkpoint: Checkpoint, is_connected: Callable[[], 
                 raise Unavailable("The connection to the platform is lost.")
             if last == now and now - last_note >= NOTE_SECONDS:
                 last_note = now
-                await checkpoint.note(app.clock.now())
+                await checkpoint.note(app.clock.now(), find_oldest())
             await asyncio.sleep(LOOK_SECONDS)
     finally:
         await checkpoint.release()

@@ -37,6 +37,7 @@ async def opened_cells(cells_settings: Mapping[str, Settings], first: App) -> As
             opening.start()
         for opening in openings:
             await opening.first_try
+        closing.push_async_callback(cells.aclose)
         yield cells
 
 

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 log = get_logger()
 ANYTHING = re.compile(r".*")
+# What could not be done just now is answered with the one, what failed with the other: Slack repeats both.
+REFUSED, FAILED = 503, 500
 
 
 def build_app(
@@ -94,6 +96,6 @@ async def on_error(error: Exception, body: dict[str, Any]) -> BoltResponse:
     kind = str((event.get("type") if isinstance(event, dict) else None) or body.get("type") or body.get("command"))
     if isinstance(error, Unavailable):
         log.warning("slack_event_not_accepted", kind=kind, cause=str(error.__cause__ or error))
-    else:
-        log.error("slack_event_failed", kind=kind, exc_info=error)
-    return BoltResponse(status=500)
+        return BoltResponse(status=REFUSED)
+    log.error("slack_event_failed", kind=kind, exc_info=error)
+    return BoltResponse(status=FAILED)

@@ -18,6 +18,7 @@ from adapters.slack.install import routes as install
 from adapters.slack.install.tokens import open_clients
 from adapters.slack.install.uninstall import Uninstall
 from adapters.slack.interactions.respond import REPLACE, Responses
+from adapters.slack.missed import Missed
 from adapters.slack.receivers import Receivers
 from adapters.slack.sending.buttons import to_rows
 from adapters.slack.sending.live import offer_stop, show
@@ -70,6 +71,7 @@ class SlackPlatform(DirectPlatform):
         self._read_seconds = read_seconds
         self._clients: Clients | None = None
         self._receivers: Receivers | None = None
+        self._missed: Missed | None = None
         self._installations: Installations | None = None
         self._running = Running()
         self._live_messages = ShownMessages()
@@ -93,7 +95,7 @@ class SlackPlatform(DirectPlatform):
             await self._clients.aclose()
         if self._receivers is not None:
             await self._receivers.aclose()
-        self._clients = self._receivers = None
+        self._clients = self._receivers = self._missed = None
         await super().aclose()
 
     async def listen(self, app: "App") -> None:
@@ -135,11 +137,10 @@ class SlackPlatform(DirectPlatform):
         self.connected.set()
         token = self.settings.bot_token
         account = token.get_secret_value() if token is not None else str(self.settings.client_id)
-        checkpoint, watching = Checkpoint(self.app.database, PLATFORM, account), None
+        checkpoint, watching, missed = Checkpoint(self.app.database, PLATFORM, account), None, self._open_receivers()
         try:
-            watch = self._open_receivers().watch(await checkpoint.find_gap(), self._read_seconds)
-            watching = asyncio.create_task(watch, name="what was missed")
-            await attend(self.app, checkpoint, is_connected)
+            watching = missed.watch(await checkpoint.find_gap())
+            await attend(self.app, checkpoint, is_connected, find_oldest=missed.find_oldest)
         finally:
             self.connected.clear()
             if watching is not None:
@@ -231,12 +232,13 @@ class SlackPlatform(DirectPlatform):
             return {}
         return {"authorization": f"Bearer {web.token.secret.get_secret_value()}"}
 
-    def _open_receivers(self) -> Receivers:
-        if self._receivers is None:
+    def _open_receivers(self) -> Missed:
+        if self._missed is None:
             self._receivers = Receivers(
                 *(self.app, self.settings, self._running),
                 clients=self.clients,
                 installations=self._installations,
                 cells=self.cells,
             )
-        return self._receivers
+            self._missed = Missed(self._receivers, self.app.clock, self._running, seconds=self._read_seconds)
+        return self._missed

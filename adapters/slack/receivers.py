@@ -1,6 +1,5 @@
 """Hands what Slack sends to the cell of its workspace; where there are no cells, to the only database."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -9,11 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 
-from adapters.base import STORE_SECONDS
 from adapters.chat.addressing import Rules
-from adapters.chat.checkpoint import LOOK_SECONDS, accept_missed, to_mark
 from adapters.slack.bolt import build_app, on_error
-from adapters.slack.events.catch_up import list_missed
 from adapters.slack.events.directory import Directory
 from adapters.slack.events.events import Events
 from adapters.slack.events.incoming import PLATFORM
@@ -21,9 +17,8 @@ from adapters.slack.events.listening import Listening
 from adapters.slack.install.tokens import open_clients
 from adapters.slack.interactions.actors import list_teams
 from adapters.slack.interactions.respond import Responses, url_of
-from adapters.slack.sending.sessions import end_suspensions
 from adapters.slack.transport.api import Json, Web
-from shared.db.database import retry_on_lost_db
+from shared.db.database import DatabaseLost
 from shared.errors import Unavailable
 from shared.messages import Place
 
@@ -42,6 +37,12 @@ if TYPE_CHECKING:
 MESSAGES = frozenset({"message", "app_mention"})
 
 Result = TypeVar("Result")
+
+
+def is_message(body: Json) -> bool:
+    """Return whether a request tells of a message."""
+    event = body.get("event")
+    return isinstance(event, dict) and event.get("type") in MESSAGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,29 @@ class Receivers:
         self._receivers: dict[Database, Receiver] = {}
         self._first = self._open(app, clients, installations)
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the cells; one without a name where there are none."""
+        return ("",) if self._cells is None else self._cells.names
+
+    def find_in(self, name: str) -> Receiver | None:
+        """Return the receiver of a cell by its name, None while that is away."""
+        if self._cells is None:
+            return self._first
+        return self._of(self._cells.apps[name]) if name in self._cells.apps else None
+
+    async def find_home(self, team: str) -> "App | None":
+        """Return the app of the cell in which a workspace lives, None while that is away, or it is on its way."""
+        if self._cells is None:
+            return self._first.app
+        place = Place(PLATFORM, team, "")
+        await self._cells.read_again(place)
+        try:
+            app, *others = self._cells.list_apps(place)
+        except DatabaseLost:
+            return None
+        return None if others else app
+
     async def aclose(self) -> None:
         """Close the connections for other cells than the first one."""
         for receiver in self._receivers.values():
@@ -83,8 +107,6 @@ class Receivers:
         """Handle a request in the cell of its workspace; the library calls this method of its own apps."""
         if self._cells is None:
             return await self._first.bolt.async_dispatch(request)
-        event = request.body.get("event")
-        is_message = isinstance(event, dict) and event.get("type") in MESSAGES
 
         async def dispatch(receiver: Receiver) -> BoltResponse:
             # A request is changed by those who handle it, and the next cell may be asked.
@@ -94,42 +116,12 @@ class Receivers:
 
         try:
             team = await self._find_team(request)
-            return await self._use(team, dispatch, is_message=is_message)
+            return await self.use(team, dispatch, is_message=is_message(request.body))
         except Unavailable as error:
             return await self._put_off(request.body, error)
 
-    async def watch(self, since: str | None, seconds: float) -> None:
-        """Catch up in each cell on what was missed since this mark, and after a failover, until cancelled."""
-        names = ("",) if self._cells is None else self._cells.names
-        await asyncio.gather(*(self._watch(name, since, seconds) for name in names))
-
-    async def _watch(self, name: str, since: str | None, seconds: float) -> None:
-        receiver = self._first
-        if self._cells is not None:
-            while name not in self._cells.apps:  # noqa: ASYNC110  # it tells nobody
-                await asyncio.sleep(LOOK_SECONDS)
-            receiver = self._of(self._cells.apps[name])
-
-        def catch_up(mark: str) -> None:
-            self._running.start(self._catch_up(receiver.app, mark, seconds), "catch-up")
-
-        if since is not None:
-            catch_up(since)
-        with receiver.app.events.failovers.observed(lambda moment: catch_up(to_mark(moment))):
-            await end_suspensions(receiver.app, receiver.clients)
-
-    async def _catch_up(self, app: "App", since: str, seconds: float) -> None:
-        async def catch_up() -> None:
-            missed = list_missed(app, self._find_web, since, seconds=seconds)
-            await accept_missed(PLATFORM, missed, self._accept_missed)
-
-        await retry_on_lost_db(catch_up, STORE_SECONDS)
-
-    async def _accept_missed(self, missed: tuple[Json, Web]) -> None:
-        event, web = missed
-        await self._use(web.token.team_id, lambda receiver: receiver.events.accept(event, web))
-
-    async def _find_web(self, team: str | None) -> Web | None:
+    async def find_web(self, team: str | None) -> Web | None:
+        """Return a workspace's client, None if the app is not installed there; raises `CellAway`."""
         if self._cells is None or team is None:
             return await self._first.clients.find(team)
         for app in self._cells.list_apps(Place(PLATFORM, team, "")):
@@ -143,13 +135,14 @@ class Receivers:
         teams: dict[str | None, None] = dict.fromkeys(list_teams(request.body) if is_click else ())
         *others, last = teams | {request.context.team_id: None}
         for team in others:
-            if await self._find_web(team) is not None:
+            if await self.find_web(team) is not None:
                 return team
         return last
 
-    async def _use(
+    async def use(
         self, team: str | None, work: Callable[[Receiver], Awaitable[Result]], *, is_message: bool = True
     ) -> Result:
+        """Do work with the receiver of a workspace's cell; raises as `Cells.use` does."""
         if self._cells is None or team is None:
             return await work(self._first)
         place = Place(PLATFORM, team, "")

@@ -196,3 +196,4 @@ async def open_cells(
         finally:
             serving.cancel()
             await asyncio.gather(serving, return_exceptions=True)
+            await cells.aclose()

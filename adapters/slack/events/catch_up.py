@@ -39,18 +39,21 @@ class Unread:
 
 
 async def list_missed(
-    app: "App", find_web: FindWeb, since: str, *, seconds: float = READ_SECONDS
+    app: "App", find_web: FindWeb, since: str, *, team: str | None = None, seconds: float = READ_SECONDS
 ) -> AsyncIterator[tuple[Json, Web]]:
     """Yield the messages after the mark `since` with their workspace's client, oldest first in each place.
+
+    `team`: of one workspace alone.
 
     All places are read, at the pace that Slack's rate limits allow, for at most so many seconds. One that can't be read
     just then is read again after the others.
     """
     until = app.clock.monotonic() + seconds
     oldest = max(since, to_mark(oldest_missed(app)), key=float)
+    parameters = {"team": team, "hours": app.settings.catch_up_hours}
     async with app.database.statement() as session:
-        channels = (await session.execute(statements.list_channels, {"hours": app.settings.catch_up_hours})).all()
-        threads = (await session.execute(statements.list_threads, {"hours": app.settings.catch_up_hours})).all()
+        channels = (await session.execute(statements.list_channels, parameters)).all()
+        threads = (await session.execute(statements.list_threads, parameters)).all()
     # History does not tell what kind of channel it is from.
     kinds = {row.channel: "im" if row.is_direct else "channel" for row in (*channels, *threads)}
     places = [Unread(row.team, row.channel, None, kind=kinds[row.channel]) for row in channels]

@@ -1,10 +1,13 @@
 """A cell that is away or behind, and an app that has a cell for itself."""
 
 import asyncio
+import time
 from dataclasses import replace
 
+import pytest
 from pydantic import SecretStr
 
+from adapters.cells.moves import move_server, statements
 from adapters.slack.platform import SlackPlatform
 from shared.db.hosts import URL
 from tests.adapters.slack.conftest import Scene
@@ -57,6 +60,93 @@ async def test_what_comes_for_a_cell_that_is_away_is_not_accepted_and_comes_agai
     await asking
     assert await workspace.heard(fred, pier) == ["You said: fred: are you there?"]
     await workspace.until_count("b", 1)
+
+
+async def test_what_a_cell_that_is_away_missed_for_longer_than_slack_repeats_is_taken_up_when_it_is_back(
+    workspace: Workspace,
+) -> None:
+    scene, fred, pier, cells = workspace.scene, workspace.fred, workspace.pier, workspace.cells
+    await workspace.moves()
+    before = await fred.mentions(pier, "before")
+    await fred.hears(pier)
+    await workspace.until_count("b", 1)
+    away = cells.cells.apps.pop("b")
+    scene.slack.delivery.retry_delays = ()
+    scene.slack.delivery.ack_seconds = 0.5
+    await fred.mentions(pier, "are you there?")
+    await fred.posts(pier, "one more thing", thread_ts=before["ts"])
+    await fred.deletes(pier, before)
+    # Slack has given each of them up.
+    await scene.slack.until(lambda: [one.acked_at for one in scene.slack.journal.envelopes][-4:] == [None] * 4)
+    await scene.ann.mentions(scene.general, "and at home?")
+    assert await workspace.heard(scene.ann, scene.general) == ["You said: ann: and at home?"]
+
+    await cells.cells.add("b", away)
+    await workspace.until_count("b", 3)
+    answers = [text for text in await workspace.heard(fred, pier, 3) if "before" not in text]
+    assert sorted(answers) == ["You said: fred: are you there?", "You said: fred: one more thing"]
+    await workspace.until_count("b", 0, "content = 'before'")
+
+
+async def test_what_was_missed_is_read_after_any_number_of_starts_while_its_cell_is_away(
+    workspace: Workspace,
+) -> None:
+    scene, fred, pier, cells = workspace.scene, workspace.fred, workspace.pier, workspace.cells
+    await fred.mentions(pier, "before")
+    await fred.hears(pier)
+    await workspace.until_count("a", 1)
+    await workspace.moves()
+    await ended(workspace.door)
+    await scene.slack.socket.until_gone()
+    noted = "UPDATE shards SET leased_until = NULL, seen_id = extract(epoch FROM now() - interval '1 hour')::text"
+    await cells.sql("a", noted)
+    half_an_hour_ago = f"{time.time() - 1800:.6f}"
+    await fred.mentions(pier, "half an hour ago", ts=half_an_hour_ago, is_heard=False)
+    away = cells.cells.apps.pop("b")
+
+    async def listen() -> asyncio.Task[None]:
+        platform = SlackPlatform(scene.own)
+        platform.cells = cells.cells
+        return asyncio.create_task(platform.listen(scene.parley.app))
+
+    first = await listen()
+    # It has noted how far it is.
+    await cells.until("a", "SELECT leased_until IS NOT NULL FROM shards")
+    await ended(first)
+    await scene.slack.socket.until_gone()
+    await cells.cells.add("b", away)
+    workspace.door = await listen()
+    assert (await workspace.heard(fred, pier, 2))[1] == "You said: fred: half an hour ago"
+
+
+async def test_what_both_cells_refuse_after_a_start_is_read_again_when_the_move_has_ended(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene, fred, pier, cells = workspace.scene, workspace.fred, workspace.pier, workspace.cells
+    await fred.mentions(pier, "before")
+    await fred.hears(pier)
+    await workspace.until_count("a", 1)
+    await cells.until("a", "SELECT EXISTS (SELECT FROM shards WHERE seen_id IS NOT NULL)")
+    await ended(workspace.door)
+    await scene.slack.socket.until_gone()
+    async with cells.moving("a", "b", workspace.team_id, platform="slack") as moving:
+        await moving.fetch(moving.target, statements.begin_arrival, "a")
+        await moving.fetch(moving.source, statements.begin_departure, "b")
+    async with cells.moving("b", "a", workspace.team_id, platform="slack") as moving:
+        # Whoever cancels it dies here: one cell stores nothing any more, and the other one nothing yet.
+        await moving.fetch(moving.source, statements.begin_departure, "a")
+        await fred.mentions(pier, "while nobody listens", is_heard=False)
+        platform = scene.parley.app.senders["slack"]
+        assert isinstance(platform, SlackPlatform)
+        workspace.door = asyncio.create_task(platform.listen(scene.parley.app))
+        printed = ""
+        async with asyncio.timeout(60):
+            while "slack_workspace_waits" not in printed:
+                printed += capsys.readouterr().out
+                await asyncio.sleep(0.02)
+        await move_server(moving, lambda _line: None, seconds=60)
+    assert (await workspace.heard(fred, pier, 2))[1] == "You said: fred: while nobody listens"
+    assert await cells.count("b") == 0
 
 
 async def test_a_second_app_has_a_door_of_its_own(scene: Scene, postgres: URL, model: OpenAIStub) -> None:

@@ -229,6 +229,23 @@ async def test_what_was_written_while_it_was_down_is_answered_once_it_is_back(
     assert not [call for call in scene.slack.calls() if call.method in ("conversations.list", "users.conversations")]
 
 
+async def test_what_was_refused_for_longer_than_slack_repeats_is_read_when_it_can_be_stored(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    model.play([Answer("Hi."), Answer("I am.")])
+    async with scene.opened(address, model):
+        await until_noted(scene)
+    await scene.slack.socket.until_gone()
+    scene.slack.delivery.retry_delays, scene.slack.delivery.ack_seconds = (), 0.5
+    # Nobody can tell whose token this is.
+    away = scene.slack.fail("auth.test", status=503, times=1_000_000)
+    async with scene.opened(address, model):
+        await scene.ann.direct("are you there?")
+        await scene.slack.until(lambda: [one.failure for one in scene.slack.journal.envelopes if not one.acked_at])
+        away.times = 0
+        assert await scene.ann.hears(count=2) == ["Hi.", "I am."]
+
+
 async def test_a_channel_that_can_not_be_read_after_a_start_is_read_later(
     scene: Scene, address: Address, model: OpenAIStub
 ) -> None:
