@@ -17,6 +17,7 @@ from adapters.slack.events.listening import Listening
 from adapters.slack.install.tokens import open_clients
 from adapters.slack.interactions.actors import list_teams
 from adapters.slack.interactions.respond import Responses, url_of
+from adapters.slack.refusals import STOPPED, tell_refusal
 from adapters.slack.transport.api import Json, Web
 from shared.db.database import DatabaseLost
 from shared.errors import Unavailable
@@ -114,11 +115,12 @@ class Receivers:
             own.context["team_id"] = team
             return await receiver.bolt.async_dispatch(own)
 
+        team = request.context.team_id
         try:
             team = await self._find_team(request)
             return await self.use(team, dispatch, is_message=is_message(request.body))
         except Unavailable as error:
-            return await self._put_off(request.body, error)
+            return await self._put_off(request, team, error)
 
     async def find_web(self, team: str | None) -> Web | None:
         """Return a workspace's client, None if the app is not installed there; raises `CellAway`."""
@@ -148,17 +150,21 @@ class Receivers:
         place = Place(PLATFORM, team, "")
         return await self._cells.use(place, lambda app: work(self._of(app)), is_message=is_message, has_rows=True)
 
-    async def _put_off(self, body: Json, error: Unavailable) -> BoltResponse:
-        """Tell why nothing can be done just now; an event comes again."""
-        if "event" in body:
-            return await on_error(error, body)
-        view = body.get("view") or {}
+    async def _put_off(self, request: AsyncBoltRequest, team: str | None, error: Unavailable) -> BoltResponse:
+        """Tell why nothing can be done just now; an event is taken up later, but for a click."""
+        body, view = request.body, request.body.get("view") or {}
         if body.get("type") == "view_submission":
             fields = [block.get("block_id") for block in view.get("blocks") or () if block.get("type") == "input"]
             return BoltResponse(
                 status=200, body={"response_action": "errors", "errors": dict.fromkeys(fields[:1], str(error))}
             )
-        self._running.start(Responses(self._first.clients).whisper(url_of(body), str(error)), "slack refusal")
+        if url := url_of(body):
+            self._running.start(Responses(self._first.clients).whisper(url, str(error)), "slack refusal")
+        elif not is_message(body):
+            self._running.start(tell_refusal(self.find_web, team, body, sentence=str(error)), "slack refusal")
+        event = body.get("event")
+        if isinstance(event, dict) and event.get("type") != STOPPED:
+            return await on_error(error, body)
         return BoltResponse(status=200)
 
     def _of(self, app: "App") -> Receiver:
