@@ -12,7 +12,7 @@ from shared.credentials import vault
 from shared.db.database import Database
 from shared.db.driver import Session
 from shared.db.statements import load_statements
-from shared.errors import Unavailable
+from shared.errors import ServerMoved, Unavailable
 from shared.log import get_logger
 
 statements = load_statements(__file__)
@@ -114,7 +114,10 @@ class Installations:
             raise
 
     async def save(self, installed: Installed) -> None:
-        """Store an installation, replacing an earlier one of the workspace."""
+        """Store an installation, replacing an earlier one of the workspace.
+
+        Raises `ServerMoved` where that has left this cell.
+        """
         parameters = {
             "team_id": installed.team_id,
             "team_name": installed.team_name,
@@ -126,7 +129,11 @@ class Installations:
             "token": self._vault.encrypt(installed.team_id, installed.token.get_secret_value()),
             "installed_by": installed.installed_by,
         }
-        async with self._database.statement() as session:
+        async with self._database.transaction() as session:
+            # Who moves the workspace waits, as for a message that is being stored: the row goes along.
+            await session.execute(statements.hold_moves)
+            if (await session.execute(statements.has_left, {"team_id": installed.team_id})).scalar_one():
+                raise ServerMoved
             await session.execute(statements.store_installation, parameters)
         self._cached.pop(installed.team_id, None)
         self._unreadable.discard(installed.team_id)

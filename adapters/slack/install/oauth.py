@@ -123,9 +123,6 @@ class Store(AsyncInstallationStore):
 
         async def save(app: App) -> None:
             await Installations(app.database, Vault(app.secrets.secret_keys), app.clock).save(installed)
-            if self._cells is not None:
-                # Its rows may just have gone from here.
-                await self._cells.settle(place, app)
 
         await (save(self._app) if self._cells is None else self._cells.use(place, save, is_message=False))
 

@@ -6,6 +6,16 @@ INSERT INTO slack_oauth_states (state_hash, expires_at) VALUES (:hash, now() + :
 -- name: consume_state
 DELETE FROM slack_oauth_states WHERE state_hash = :hash RETURNING expires_at > now() AS is_fresh;
 
+-- name: hold_moves
+-- A server begins to leave its cell under a lock that this one excludes (parley_begin_departure).
+LOCK TABLE inbox IN ROW EXCLUSIVE MODE;
+
+-- name: has_left
+SELECT EXISTS (
+    SELECT FROM cell_servers
+    WHERE platform = 'slack' AND platform_server_id = :team_id AND state IN ('leaving', 'returning', 'moved')
+);
+
 -- name: store_installation
 INSERT INTO slack_installations (team_id, team_name, enterprise_id, app_id, bot_id, bot_user_id, scopes, token,
                                  installed_by)

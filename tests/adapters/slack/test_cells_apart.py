@@ -15,8 +15,16 @@ from tests.adapters.web.conftest import open_site
 from tests.standins.openai_api import OpenAIStub
 from tests.support.cells import door_settings
 from tests.support.chat_scene import ended
+from tests.support.connections import connected, until_somebody_waits
 from tests.support.parley import open_parley
 from tests.support.slack_cells import Workspace, open_workspace
+
+MOVES_OR_WAITS = """
+SELECT EXISTS (SELECT FROM cell_servers WHERE state = 'moved') OR EXISTS (
+    SELECT FROM pg_stat_activity
+    WHERE wait_event_type = 'Lock' AND wait_event = 'relation' AND datname = current_database()
+)
+"""
 
 
 async def test_what_was_missed_is_read_for_each_cell(workspace: Workspace) -> None:
@@ -147,6 +155,29 @@ async def test_what_both_cells_refuse_after_a_start_is_read_again_when_the_move_
         await move_server(moving, lambda _line: None, seconds=60)
     assert (await workspace.heard(fred, pier, 2))[1] == "You said: fred: while nobody listens"
     assert await cells.count("b") == 0
+
+
+async def test_an_installation_that_is_stored_while_its_workspace_begins_to_move_goes_along(
+    scene: Scene, postgres: URL, model: OpenAIStub
+) -> None:
+    async with open_workspace(scene, postgres, model, by_http=False) as workspace:
+        cells, team_id = workspace.cells, workspace.team_id
+        async with connected(cells.addresses["a"]) as holder:
+            transaction = holder.transaction()
+            await transaction.start()
+            # Whoever notes the workspace waits for it.
+            await holder.execute("INSERT INTO servers (platform, platform_server_id) VALUES ('slack', $1)", team_id)
+            installing = asyncio.create_task(workspace.installs())
+            await until_somebody_waits(holder)
+            moving = asyncio.create_task(workspace.moves())
+            await cells.until("a", MOVES_OR_WAITS)
+            await transaction.rollback()
+        assert "Parley is in Lake now." in await installing
+        await moving
+        assert await cells.sql("a", "SELECT FROM slack_installations") == []
+        assert len(await cells.sql("b", "SELECT FROM slack_installations WHERE token IS NOT NULL")) == 1
+        await workspace.fred.direct("hello")
+        assert await workspace.heard(workspace.fred) == ["You said: hello"]
 
 
 async def test_a_second_app_has_a_door_of_its_own(scene: Scene, postgres: URL, model: OpenAIStub) -> None:
