@@ -237,6 +237,22 @@ async def test_in_a_shared_channel_each_is_served_by_the_workspace_of_the_app(wo
     assert await cells.count("b") == 0
 
 
+async def test_a_click_in_a_shared_channel_finds_a_workspace_that_has_moved_unheard(workspace: Workspace) -> None:
+    scene, pier, cells = workspace.scene, workspace.pier, workspace.cells
+    scene.slack.world.share(pier, scene.slack.installation.team)
+    scene.ann.joins(pier)
+    await scene.ann.mentions(pier, "over here")
+    await workspace.heard(scene.ann, pier)
+    await workspace.until_count("a", 1)
+    for cell in "ab":
+        await cells.sql(cell, "ALTER TABLE cell_servers DISABLE TRIGGER parley_announce_change")
+    await workspace.moves()
+    assert cells.cells.find("slack", workspace.team_id) == ("a",)
+    again = await scene.ann.presses(pier, scene.ann.written(pier)[0], "🔄")
+    assert "gone" not in str(await again.answered())
+    await workspace.until_count("b", 2)
+
+
 async def test_a_shortcut_on_a_message_of_another_workspace_is_that_of_who_uses_it(
     workspace: Workspace,
 ) -> None:
