@@ -158,19 +158,14 @@ class Cells:
             await asyncio.sleep(LOOK_SECONDS)
             await self.read_again(place)
 
-    async def check(self, place: Place, app: App) -> None:
-        """Raise `ServerMoved` if a server's rows are not in the cell of this app any more."""
-        await self.read_again(place)
-        if app is not self.list_apps(place)[0]:
-            raise ServerMoved
+    async def check(self, place: Place, app: App, *, waits: bool = False) -> None:
+        """Raise `ServerMoved` if a server's rows are not in the cell of this app, or not any more.
 
-    async def settle(self, place: Place, app: App) -> None:
-        """Return once the server is not on its way; raise `ServerMoved` if it lives in another cell than this app's.
-
-        `ServerMoving`: it is on its way for minutes.
+        `waits`: for the end of its way first; raises `ServerMoving` after minutes.
         """
         await self.read_again(place)
-        await self.until_settled(place)
+        if waits:
+            await self.until_settled(place)
         if app is not self.list_apps(place)[0]:
             raise ServerMoved
 

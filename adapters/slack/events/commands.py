@@ -53,7 +53,7 @@ async def answer_command(app: "App", web: Web, message: IncomingMessage, *, cell
     It waits while its workspace is on the way to another cell. Raises `ServerMoved` where that has left this one.
     """
     if cells is not None and match_command(message.content) is not None:
-        await cells.settle(message.place, app)
+        await cells.check(message.place, app, waits=True)
     account, place = message.sender.platform_user_id, message.place
     # The command is not the beginning of a thread.
     is_root = not place.is_direct and message.platform_message_id == place.thread
