@@ -26,6 +26,7 @@ from adapters.discord.events.incoming import (
 )
 from adapters.discord.events.listening import DirectChannels, Listening
 from adapters.discord.events.members import Members
+from adapters.discord.events.put_off import PutOff
 from adapters.discord.events.welcome import welcome
 from adapters.discord.interactions import slash
 from adapters.discord.interactions.interactions import Interactions
@@ -128,7 +129,8 @@ class Gateway(discord.AutoShardedClient):
         self._app, self._rest, self._shard, self._checkpoint = app, rest, shard, shard.checkpoint
         self._cells = cells
         self._edits = Edits(app, PLATFORM, rest.bot.other_adapters, cells=cells)
-        self._listening, self._interactions = Listening(rest.bot, Rules(app.database, cells)), Interactions(app, rest)
+        rules = Rules(app.database, cells)
+        self._listening, self._interactions = Listening(rest.bot, rules), Interactions(app, rest)
         self._directs = DirectChannels(app.database, rest.rate_limiter.bot, app.clock.monotonic)
         self._members = Members(rest.rate_limiter)
         # The ids after which messages were missed before this session, and while the lease had ended; 0: none were.
@@ -136,6 +138,7 @@ class Gateway(discord.AutoShardedClient):
         # By server that is not available yet: the id after which its messages were missed.
         self._late: dict[int, int] = {}
         self._running = Running()
+        self._put_off = PutOff(self._checkpoint, self._running, rules, read=self._accept_missed)
         # Messages of one channel are stored in order, however long the lookups for each of them take.
         self._locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
@@ -259,7 +262,15 @@ class Gateway(discord.AutoShardedClient):
             async with self._locked(message.channel.id):
                 self._listening.remember(message, self.me)
                 if is_written_by_a_person(message):
-                    await retry_on_lost_db(lambda: self._accept(message), STORE_SECONDS)
+                    await self._store(message)
+
+    async def _store(self, message: discord.Message) -> None:
+        work = partial(self._accept, message)
+        if self._cells is not None and message.guild is not None:
+            await self._put_off.store(message, message.guild, work)
+        else:
+            # Whoever loses the only database, or the first cell's, loses the shard: what follows is skipped.
+            await retry_on_lost_db(work, STORE_SECONDS)
 
     async def on_interaction(self, interaction: discord.Interaction) -> None:
         """Handle a command, a menu entry, a form or a click."""

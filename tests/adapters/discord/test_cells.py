@@ -139,3 +139,38 @@ async def test_a_door_that_has_not_heard_of_a_move_loses_no_message(cells: TwoCe
     await scene.ann.says("hello", scene.general)
     assert len(await scene.ann.hears(scene.general)) == 1
     assert await cells.count("b") == 1
+
+
+async def test_a_cell_that_is_away_keeps_no_other_server_waiting_and_is_caught_up_with_when_it_is_back(
+    scene: Scene, postgres: URL, model: OpenAIStub
+) -> None:
+    other = scene.discord.world.add_guild("Lake", scene.bob.user)
+    pier = scene.discord.world.add_channel(other["id"], "pier")
+    # As many as are read at once.
+    channels = [scene.discord.world.add_channel(scene.guild["id"], f"channel-{number}") for number in range(4)]
+    async with open_cells(door_settings(scene.settings), postgres, model, scene.build) as cells:
+        listener = cells.parleys["a"].app.senders["discord"]
+        assert isinstance(listener, DiscordPlatform)
+        listener.cells = cells.cells
+        listening = asyncio.create_task(listener.listen(cells.parleys["a"].app))
+        await scene.discord.gateway.until()
+        await cells.until("a", "SELECT EXISTS (SELECT FROM shards WHERE seen_id IS NOT NULL)")
+        await move(cells, scene)
+        await cells.until_routed("discord", scene.guild["id"], "b")
+        await ended(listening)
+        await scene.discord.gateway.until_gone()
+        for channel in channels:
+            await scene.ann.asks("missed", channel, is_heard=False)
+        await scene.bob.asks("at home", pier, is_heard=False)
+        away = cells.cells.apps.pop("b")
+
+        listening = asyncio.create_task(listener.listen(cells.parleys["a"].app))
+        try:
+            await scene.bob.hears(pier)
+            await scene.ann.asks("live", channels[0])
+            await cells.cells.add("b", away)
+            await cells.until("b", "SELECT count(*) = 5 FROM inbox WHERE status = 'answered'")
+            for channel in channels:
+                await scene.ann.hears(channel)
+        finally:
+            await ended(listening)
