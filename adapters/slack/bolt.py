@@ -46,7 +46,8 @@ def build_app(
     """Return the library's app with all our listeners; with `cells`, for the workspaces in that of `app`."""
 
     async def authorize(enterprise_id: str | None, team_id: str | None) -> Any:
-        token = await clients.find_token(team_id)
+        # What an organisation sends names no workspace: the token of the settings is not meant.
+        token = None if team_id is None else await clients.find_token(team_id)
         if token is None:
             if cells is not None and team_id is not None:
                 # Its token may just have gone from here.
