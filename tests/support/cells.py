@@ -1,7 +1,7 @@
 """Two cells behind one door: a database and a worker each, and a web adapter that knows both."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,18 +160,22 @@ async def numbered_databases(postgres: URL) -> AsyncIterator[dict[str, Address]]
         yield addresses
 
 
-def _list_senders(build: Callable[[], ChatPlatform] | None) -> dict[str, ChatPlatform] | None:
+Build = Callable[[], ChatPlatform | Sequence[ChatPlatform]]
+
+
+def _list_senders(build: Build | None) -> dict[str, ChatPlatform] | None:
     if build is None:
         return None
-    platform = build()
-    return {platform.name: platform}
+    platforms = build()
+    platforms = [platforms] if isinstance(platforms, ChatPlatform) else platforms
+    return {platform.name: platform for platform in platforms}
 
 
 @asynccontextmanager
 async def open_cells(
-    settings: Settings, postgres: URL, model: OpenAIStub, build: Callable[[], ChatPlatform] | None = None
+    settings: Settings, postgres: URL, model: OpenAIStub, build: Build | None = None
 ) -> AsyncIterator[TwoCells]:
-    """Open both cells with a worker each, and a door; each sends by a platform of its own that `build` makes."""
+    """Open both cells with a worker each, and a door; each sends by platforms of its own that `build` makes."""
     model.play(say_it_back)
     async with AsyncExitStack() as closing:
         addresses = await closing.enter_async_context(numbered_databases(postgres))
