@@ -180,6 +180,40 @@ async def test_an_installation_that_is_stored_while_its_workspace_begins_to_move
         assert await workspace.heard(workspace.fred) == ["You said: hello"]
 
 
+async def test_an_app_that_listens_both_ways_takes_each_message_once_while_its_workspace_moves(
+    scene: Scene, postgres: URL, model: OpenAIStub
+) -> None:
+    both = replace(scene, own=replace(scene.own, signing_secret=SecretStr(scene.slack.signing_secret)))
+    async with open_workspace(both, postgres, model, by_http=False) as workspace:
+        delivery, journal = workspace.scene.slack.delivery, workspace.scene.slack.journal
+        fred, pier, cells = workspace.fred, workspace.pier, workspace.cells
+        await workspace.installs()
+
+        async def mentions(text: str) -> None:
+            """Let Fred write by the socket, and send the same by HTTP."""
+            delivery.addresses.clear()
+            await fred.mentions(pier, text)
+            taken = await workspace.scene.slack.until(
+                lambda: [one for one in journal.envelopes if one.acked_at and text in str(one.payload)]
+            )
+            await delivery.deliver_to(f"{cells.client.base_url}/slack/events")
+            assert (await delivery.give("events_api", taken[0].payload)).status == 200
+
+        await mentions("before")
+        await fred.hears(pier)
+        await workspace.until_count("a", 1)
+        async with cells.moving("a", "b", workspace.team_id, platform="slack") as moving:
+            await moving.fetch(moving.target, statements.begin_arrival, "a")
+            await moving.fetch(moving.source, statements.begin_departure, "b")
+            await mentions("during")
+            await workspace.until_count("b", 1, "status = 'waiting'")
+            await move_server(moving, lambda _line: None, seconds=60)
+        await mentions("after")
+        answers = await workspace.heard(fred, pier, 3)
+        await workspace.until_count("b", 3)
+    assert sorted(answers) == [f"You said: fred: {text}" for text in ("after", "before", "during")]
+
+
 async def test_a_second_app_has_a_door_of_its_own(scene: Scene, postgres: URL, model: OpenAIStub) -> None:
     async with open_workspace(scene, postgres, model, by_http=True) as workspace:
         scene, fred, pier, cells = workspace.scene, workspace.fred, workspace.pier, workspace.cells
