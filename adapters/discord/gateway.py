@@ -37,6 +37,7 @@ from agent.commands import match_command
 from shared.db.database import retry_on_lost_db
 from shared.errors import ParleyError, ServerMoving, Unavailable
 from shared.log import get_logger
+from shared.messages import Place
 from shared.text import abbreviate, to_command_line, without_credential
 
 if TYPE_CHECKING:
@@ -277,6 +278,9 @@ class Gateway(discord.AutoShardedClient):
         if not self._is_holder():
             return
         try:
+            if self._cells is not None and interaction.guild_id is not None:
+                # Nothing refuses a click or a command in a cell that the server has left.
+                await self._cells.read_again(Place(PLATFORM, str(interaction.guild_id), ""))
             apps = self._apps_of(interaction.guild_id)
         except Unavailable as error:
             await self._interactions.put_off(interaction, error)

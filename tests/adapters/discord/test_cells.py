@@ -141,6 +141,19 @@ async def test_a_door_that_has_not_heard_of_a_move_loses_no_message(cells: TwoCe
     assert await cells.count("b") == 1
 
 
+async def test_a_click_finds_a_server_that_has_moved_unheard(cells: TwoCells, scene: Scene) -> None:
+    await scene.ann.asks("over here", scene.general)
+    await scene.ann.hears(scene.general)
+    await cells.until("a", "SELECT count(*) = 1 FROM inbox WHERE status = 'answered'")
+    for cell in "ab":
+        await cells.sql(cell, "ALTER TABLE cell_servers DISABLE TRIGGER parley_announce_change")
+    await move(cells, scene)
+    assert cells.cells.find("discord", scene.guild["id"]) == ("a",)
+    await (await scene.ann.clicks(scene.ann.reads(scene.general)[0], "🔄")).acked()
+    await cells.until("b", "SELECT count(*) = 2 FROM inbox WHERE status = 'answered'")
+    assert await cells.count("a") == 0
+
+
 async def test_a_cell_that_is_away_keeps_no_other_server_waiting_and_is_caught_up_with_when_it_is_back(
     scene: Scene, postgres: URL, model: OpenAIStub
 ) -> None:
