@@ -53,7 +53,7 @@ class Statements:
         """Return a statement, which is made once."""
         if name not in self._texts:
             raise AttributeError(f"{FILE} has no statement named {name}")
-        sql = self._texts[name]
+        sql = COMMENT.sub("", self._texts[name]).strip().removesuffix(";")
         names = self._types.keys() & PARAMETER.findall(sql)
         statement = Statement(sql, {name: self._types[name] for name in names})
         setattr(self, name, statement)
@@ -67,8 +67,7 @@ def load_statements(python_file: str, types: Mapping[str, str] | None = None) ->
     """
     path = Path(python_file).with_name(FILE)
     _, *parts = NAME.split(path.read_text("utf-8"))
-    names, bodies = parts[::2], parts[1::2]
-    if len(set(names)) < len(names):
+    texts = dict(zip(parts[::2], parts[1::2], strict=True))
+    if len(texts) < len(parts) // 2:
         raise ValueError(f"{path} has two statements of one name")
-    texts = {name: COMMENT.sub("", body).strip().removesuffix(";") for name, body in zip(names, bodies, strict=True)}
     return Statements(texts, types or {})
