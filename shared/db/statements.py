@@ -6,7 +6,8 @@ parameters by name. The text never changes, so that each connection plans a stat
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -66,8 +67,15 @@ def load_statements(python_file: str, types: Mapping[str, str] | None = None) ->
     Raises `ValueError` when two have one name.
     """
     path = Path(python_file).with_name(FILE)
-    _, *parts = NAME.split(path.read_text("utf-8"))
-    texts = dict(zip(parts[::2], parts[1::2], strict=True))
-    if len(texts) < len(parts) // 2:
+    parts = _split(path.read_text("utf-8"))
+    texts = dict(parts)
+    if len(texts) < len(parts):
         raise ValueError(f"{path} has two statements of one name")
     return Statements(texts, types or {})
+
+
+@cache
+def _split(text: str) -> Sequence[tuple[str, str]]:
+    """Return the statements of a file, which often belong to several files of Python, by name, with their comments."""
+    _, *parts = NAME.split(text)
+    return list(zip(parts[::2], parts[1::2], strict=True))
