@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import socket
+import urllib.request  # noqa: F401  # as below
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ import asyncpg
 from sqlalchemy.exc import DBAPIError
 
 # Answers import these where they use them; here they would hold up all others meanwhile.
+import agent.commands.dry_run.trials  # noqa: F401
 import shared.db.pooling.sessions
 import shared.schedules.phrases  # noqa: F401
 from adapters.cli.compose import list_routes, note_known_words, open_app, warm_models

@@ -4,14 +4,13 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
-from agent.commands.dry_run.replay import DryRun, Prepared, Replayed
-from agent.commands.dry_run.trials import Trial, prepare_trial
 from agent.queue.maintenance.steps import Steps
 from shared.db.statements import load_statements
 from shared.errors import Refusal
 
 if TYPE_CHECKING:
     from agent.app import App
+    from agent.commands.dry_run.replay import Prepared, Replayed
     from agent.live.notifier import JobTaker
 
 statements = load_statements(__file__)
@@ -24,6 +23,10 @@ async def play(app: "App", request: dict[str, Any]) -> dict[str, Any]:
 
     A reply has `turns`, or why it was refused.
     """
+    # Imported here: every worker looks for dry runs, and few ever play one.
+    from agent.commands.dry_run.replay import DryRun
+    from agent.commands.dry_run.trials import Trial, prepare_trial
+
     run = DryRun(app.turns, request["payer_id"])
     try:
         prepared = await prepare_trial(app, run, Trial(**request["trial"]))
@@ -68,7 +71,7 @@ async def remove_left(steps: Steps) -> None:
     await steps.run(statements.remove_left)
 
 
-def _to_estimate(plan: Prepared) -> dict[str, Any]:
+def _to_estimate(plan: "Prepared") -> dict[str, Any]:
     turn = plan.recorded
     return {
         "turn": turn.id,
@@ -79,7 +82,7 @@ def _to_estimate(plan: Prepared) -> dict[str, Any]:
     }
 
 
-def _to_comparison(replay: Replayed) -> dict[str, Any]:
+def _to_comparison(replay: "Replayed") -> dict[str, Any]:
     turn = replay.prepared.recorded
     return {
         "turn": turn.id,

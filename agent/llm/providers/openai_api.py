@@ -7,10 +7,9 @@ from contextlib import asynccontextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import certifi
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agent.llm.completions import ToolCall, to_tool_calls
 from agent.llm.providers.streaming import STREAM_FAULTS
@@ -42,29 +41,34 @@ class ServerError(Exception):
         super().__init__(message)
 
 
-class _Function(BaseModel):
+class _Model(BaseModel):
+    # Built with the first answer: who asks beside a worker, or has no model yet, reads none.
+    model_config = ConfigDict(defer_build=True)
+
+
+class _Function(_Model):
     name: str | None = None
     arguments: str | dict[str, Any] | None = None
 
 
-class _Call(BaseModel):
+class _Call(_Model):
     id: str | int | None = None
     function: _Function
 
 
-class _Message(BaseModel):
+class _Message(_Model):
     content: str | list[dict[str, Any]] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     tool_calls: list[_Call] | None = None
 
 
-class _Choice(BaseModel):
+class _Choice(_Model):
     message: _Message
     finish_reason: str | None = None
 
 
-class Answer(BaseModel):
+class Answer(_Model):
     """A whole answer, of which we read no more than this."""
 
     choices: list[_Choice]
@@ -111,6 +115,9 @@ def _load_certificates() -> ssl.SSLContext:
 
 def find_proxy(url: str) -> str | None:
     """Return the proxy that the environment names for this address, None without one."""
+    # Imported here: the offline model has no server, and this brings a client of its own with the parser of mails.
+    from urllib.request import getproxies, proxy_bypass
+
     address = urlsplit(url)
     is_direct = proxy_bypass(address.hostname or "")
     return None if is_direct else getproxies().get(address.scheme)

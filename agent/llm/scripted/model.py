@@ -37,7 +37,8 @@ ERRORS = {
 class ScriptedCall(BaseModel):
     """A tool call of an entry; its name is `module.tool` or `module__tool`."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # Built with the first answer that somebody has written down.
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     name: str
     arguments: dict[str, Any] | str = Field(default_factory=dict)
@@ -55,7 +56,7 @@ class ScriptedReply(BaseModel):
     `delay` and `pace` are seconds: before the answer, and after each streamed piece. `cut` is a number of characters.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     content: str | None = None
     tool_calls: tuple[ScriptedCall, ...] = ()

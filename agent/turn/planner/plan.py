@@ -46,7 +46,7 @@ def _or(empty: Any) -> BeforeValidator:
 class PlannedTool(BaseModel):
     """A call as the model wrote it; `needs` are the ids of the calls that must succeed before it."""
 
-    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
+    model_config = ConfigDict(extra="forbid", coerce_numbers_to_str=True, defer_build=True)
 
     # A count of `\w` in the pattern would take 7 MB.
     id: Annotated[str, _or(""), Field(max_length=64, pattern=r"^[\w-]*$")] = ""
@@ -59,6 +59,9 @@ class PlannedTool(BaseModel):
 
 class PlanningResult(BaseModel):
     """A plan as the model wrote it; the order of the fields makes it reason first and write the response last."""
+
+    # Built with the first plan: few installations plan.
+    model_config = ConfigDict(defer_build=True)
 
     reasoning: Annotated[str, _or("")] = ""
     status: Literal["continue", "done"]

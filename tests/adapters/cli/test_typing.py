@@ -23,6 +23,7 @@ from tests.support.source_tree import sources_in
 
 HEAVY = (
     "agent.app",
+    "agent.commands.dry_run.replay",
     "agent.people.participants",
     "agent.tools",
     "aiohttp",
@@ -39,6 +40,7 @@ HEAVY = (
     "sqlalchemy",
     "starlette",
     "structlog",
+    "urllib.request",
     "uvicorn",
     "yaml",
 )
