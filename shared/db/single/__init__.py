@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Protocol
 
 import asyncpg
@@ -130,16 +130,15 @@ class SmallDatabase:
 @asynccontextmanager
 async def _begun(connection: asyncpg.Connection) -> AsyncIterator[None]:
     """Hold a transaction for the block; where the connection was cut, its end would hide why."""
-    transaction, is_done = connection.transaction(), False
-    await transaction.start()
-    try:
-        yield
-        is_done = True
-    finally:
-        if is_done:
-            await transaction.commit()
-        elif not connection.is_closed():
-            await transaction.rollback()
+    is_done = False
+    async with AsyncExitStack() as ending:
+        await ending.enter_async_context(connection.transaction())
+        try:
+            yield
+            is_done = True
+        finally:
+            if connection.is_closed() and not is_done:
+                ending.pop_all()
 
 
 @contextmanager
