@@ -13,10 +13,19 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from structlog.testing import capture_logs
 
+from adapters.tables import list_schemas
 from shared.db.database import Address, Database
 from shared.db.embedded.server import start_postgres
 from shared.db.hosts import URL
-from shared.db.migrations import MIGRATIONS, VERSIONS, find_revision, list_revisions, migrate, newest_revision
+from shared.db.migrations import (
+    MIGRATIONS,
+    VERSIONS,
+    are_current,
+    find_revision,
+    list_revisions,
+    migrate,
+    newest_revision,
+)
 from shared.db.roles import ADMIN_ROLE, check_roles
 from shared.errors import ConfigurationError, Unavailable
 from tests.conftest import new_database
@@ -141,6 +150,22 @@ async def test_a_migration_waits_for_no_lock_longer_than_four_seconds(address: A
     assert await migrate(address, versions)
     assert await find_revision(address) == NEXT
     assert not await migrate(address, versions)
+
+
+async def test_a_start_sees_whether_there_is_anything_to_do_and_whether_the_tables_can_be_read(
+    empty: Address, address: Address, tmp_path: Path
+) -> None:
+    folders = list_schemas(None)
+    (tmp_path / "0001_later.sql").write_text("CREATE TABLE later (id int)")
+
+    assert not await are_current(empty, folders)
+    assert not await are_current(address, folders | {"modules/later": tmp_path})
+    assert await are_current(address, folders)
+
+    async with connected(address) as connection, connection.transaction():
+        await connection.execute("LOCK TABLE users")
+        with pytest.raises(Unavailable, match="another program holds them"):
+            await are_current(address, folders)
 
 
 async def test_the_release_before_works_beside_tables_that_were_expanded(parley: Parley, tmp_path: Path) -> None:
