@@ -13,7 +13,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adapters.base import name_holder, stay_up
-from adapters.discord.gateway import Checkpoint, Shard
+from adapters.discord.checkpoint import Checkpoint
+from adapters.discord.gateway import Shard
 from adapters.discord.sessions import Sessions
 from shared.db.database import DatabaseLost
 from shared.db.statements import load_statements

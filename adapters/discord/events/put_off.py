@@ -6,20 +6,17 @@ So neither do they wait in memory, nor does the catch-up of others wait for them
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import discord
 
 from adapters.base import FIRST_WAIT, Running
 from adapters.chat.addressing import Rules
+from adapters.discord.checkpoint import Checkpoint
 from adapters.discord.events.incoming import PLATFORM
 from shared.db.database import DatabaseLost
 from shared.errors import ServerMoved
 from shared.log import get_logger
 from shared.messages import Place
-
-if TYPE_CHECKING:
-    from adapters.discord.gateway import Checkpoint
 
 log = get_logger()
 
@@ -32,7 +29,7 @@ class PutOff:
 
     def __init__(
         self,
-        checkpoint: "Checkpoint",
+        checkpoint: Checkpoint,
         running: Running,
         rules: Rules,
         *,
