@@ -91,8 +91,10 @@ class Receivers:
         if self._cells is None:
             return self._first.app
         place = Place(PLATFORM, team, "")
-        await self._cells.read_again(place)
         try:
+            # While a cell is away, nothing is read for all its workspaces.
+            self._cells.list_apps(place)
+            await self._cells.read_again(place)
             app, *others = self._cells.list_apps(place)
         except DatabaseLost:
             return None
