@@ -46,20 +46,16 @@ def build_app(
     """Return the library's app with all our listeners; with `cells`, for the workspaces in that of `app`."""
 
     async def authorize(enterprise_id: str | None, team_id: str | None) -> Any:
-        # What an organisation sends names no workspace: the token of the settings is not meant.
-        token = None if team_id is None else await clients.find_token(team_id)
-        if token is None:
-            if cells is not None and team_id is not None:
-                # Its token may just have gone from here.
+        # What an organisation sends names no workspace: that of the settings' token is not meant.
+        if team_id is None:
+            return None
+        if (token := await clients.find_token(team_id)) is None:
+            if cells is not None:
+                # It may just have gone from here.
                 await cells.check(Place(PLATFORM, team_id, ""), app)
             return None
-        return AuthorizeResult(
-            enterprise_id=enterprise_id,
-            team_id=token.team_id,
-            bot_token=token.secret.get_secret_value(),
-            bot_id=token.bot_id,
-            bot_user_id=token.bot_user_id,
-        )
+        own = {"team_id": token.team_id, "bot_id": token.bot_id, "bot_user_id": token.bot_user_id}
+        return AuthorizeResult(enterprise_id=enterprise_id, bot_token=token.secret.get_secret_value(), **own)
 
     bolt = AsyncApp(
         name="parley",

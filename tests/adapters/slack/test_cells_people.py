@@ -26,7 +26,7 @@ async def test_who_has_moved_with_a_workspace_gets_and_erases_what_was_said_befo
     # Private memories stay where they were; all that has moved is gone.
     for cell in "ab":
         for table in ("messages", "inbox", "outbox", "turn_events", "summaries", "file_records"):
-            assert await cells.sql(cell, f"SELECT FROM {table} AS own WHERE own::text LIKE '%walrus%'") == []  # ours
+            assert await cells.sql(cell, f"SELECT FROM {table} AS own WHERE own::text LIKE '%walrus%'") == []
     assert await cells.sql("b", "SELECT FROM memories") == []
     assert await cells.sql("b", "SELECT FROM users") == []
     assert await cells.sql("b", "SELECT FROM slack_installations WHERE installed_by IS NOT NULL") == []
