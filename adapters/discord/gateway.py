@@ -13,7 +13,6 @@ import discord
 from adapters.base import FIRST_WAIT, LONGEST_WAIT, STORE_SECONDS, Running
 from adapters.chat.addressing import Rules
 from adapters.chat.intake import Edits, answer_typed
-from adapters.discord.checkpoint import Checkpoint
 from adapters.discord.events.catch_up import CatchUp
 from adapters.discord.events.incoming import (
     PLATFORM,
@@ -23,7 +22,7 @@ from adapters.discord.events.incoming import (
     to_place,
     to_text,
 )
-from adapters.discord.events.listening import DirectChannels, Listening
+from adapters.discord.events.listening import Checkpoint, DirectChannels, Listening
 from adapters.discord.events.members import Members
 from adapters.discord.events.put_off import PutOff
 from adapters.discord.events.welcome import welcome

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from adapters.base import name_holder, stay_up
-from adapters.discord.checkpoint import Checkpoint
+from adapters.discord.events.listening import Checkpoint
 from adapters.discord.gateway import Shard
 from adapters.discord.sessions import Sessions
 from shared.db.database import DatabaseLost

@@ -5,6 +5,7 @@ history has is kept in memory.
 """
 
 import asyncio
+import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,18 +35,34 @@ if TYPE_CHECKING:
     from agent.app import App
     from shared.clock import Clock
 
-# Of each workspace so many events are kept.
-MOST_EVENTS = 200
+# Of a workspace, events of so many bytes wait in memory: thousands.
+MOST_BYTES = 8 * 1024 * 1024
 
 log = get_logger()
 
 
 @dataclass(slots=True)
 class Gap:
-    """What of a workspace was refused: messages after the mark `since`, if any were, and other events by their ids."""
+    """What of a workspace was refused: messages after the mark `since`, if any were, and other events by their ids.
+
+    `size` is that of the events, in bytes.
+    """
 
     since: str | None = None
     events: dict[str, Json] = field(default_factory=dict)
+    size: int = 0
+
+    def hold(self, event_id: str, body: Json) -> bool:
+        """Add an event, unless there is no room for it; return whether it is there."""
+        size = len(json.dumps(body))
+        if event_id not in self.events and self.size + size <= MOST_BYTES:
+            self.events[event_id] = body
+            self.size += size
+        return event_id in self.events
+
+    def remove(self, event_id: str) -> None:
+        """Remove an event that was taken up."""
+        self.size -= len(json.dumps(self.events.pop(event_id)))
 
 
 class Missed:
@@ -152,9 +169,8 @@ class Missed:
         if is_message(body) and body["event"].get("subtype") not in ("message_changed", "message_deleted"):
             self._note(team, mark)
             return
-        events = self._gaps.setdefault(team, Gap()).events
-        if len(events) < MOST_EVENTS:
-            events[str(body.get("event_id"))] = body
+        if not self._gaps.setdefault(team, Gap()).hold(str(body.get("event_id")), body):
+            log.error("slack_event_lost", team=team, event_id=body.get("event_id"), cause="too many wait for its cell")
         self._close(team)
 
     def _note(self, team: str, since: str) -> None:
@@ -196,4 +212,4 @@ class Missed:
             request = AsyncBoltRequest(mode="socket_mode", body=body)
             if (await self._receivers.async_dispatch(request)).status == REFUSED:
                 return
-            del gap.events[event_id]
+            gap.remove(event_id)

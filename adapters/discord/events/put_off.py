@@ -11,8 +11,8 @@ import discord
 
 from adapters.base import FIRST_WAIT, Running
 from adapters.chat.addressing import Rules
-from adapters.discord.checkpoint import Checkpoint
 from adapters.discord.events.incoming import PLATFORM
+from adapters.discord.events.listening import Checkpoint
 from shared.db.database import DatabaseLost
 from shared.errors import ServerMoved
 from shared.log import get_logger
