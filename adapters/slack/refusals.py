@@ -15,28 +15,28 @@ log = get_logger()
 
 async def tell_refusal(find_web: FindWeb, team: str | None, body: Json, *, sentence: str) -> None:
     """Tell whoever has clicked in a view, opened the Home tab or stopped an answer; other events have no place."""
-    event, view = body.get("event") or {}, body.get("view") or {}
+    call = to_call(body, sentence)
+    if call is None:
+        return
+    method, arguments = call
     try:
-        web = await find_web(team)
-        if web is None:
-            return
-        if event.get("type") == STOPPED:
-            where: Json = {
-                "channel": event.get("channel"),
-                "thread_ts": event.get("thread_ts"),
-                "user": event.get("user"),
-            }
-            await web.call("chat.postEphemeral", **where, text=sentence)
-        elif event.get("type") == HOME_OPENED and event.get("tab", "home") == "home":
-            await web.call(
-                "views.publish", user_id=event.get("user"), view=with_note(event.get("view") or {}, sentence)
-            )
-        elif view.get("type") == "home":
-            await web.call("views.publish", user_id=body["user"]["id"], view=with_note(view, sentence))
-        elif view:
-            await web.call("views.update", view_id=view["id"], view=with_note(view, sentence))
+        if (web := await find_web(team)) is not None:
+            await web.call(method, **arguments)
     except ParleyError as error:
         log.info("slack_refusal_not_told", cause=str(error))
+
+
+def to_call(body: Json, sentence: str) -> tuple[str, Json] | None:
+    """Return the method of Slack, with its arguments, that shows a sentence to whoever has sent a request."""
+    event, view = body.get("event") or {}, body.get("view") or {}
+    if event.get("type") == STOPPED:
+        where = {name: event.get(name) for name in ("channel", "thread_ts", "user")}
+        return "chat.postEphemeral", where | {"text": sentence}
+    if event.get("type") == HOME_OPENED and event.get("tab", "home") == "home":
+        return "views.publish", {"user_id": event.get("user"), "view": with_note(event.get("view") or {}, sentence)}
+    if view.get("type") == "home":
+        return "views.publish", {"user_id": body["user"]["id"], "view": with_note(view, sentence)}
+    return ("views.update", {"view_id": view["id"], "view": with_note(view, sentence)}) if view else None
 
 
 def with_note(view: Json, sentence: str) -> Json:
