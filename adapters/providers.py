@@ -1,10 +1,9 @@
 """The providers that `parley setup` and the page offer, each with a model that is cheap and uses tools."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Provider:
+class Provider(Struct, frozen=True):
     """A provider, the model that is offered of it, and the page where its keys are made."""
 
     title: str

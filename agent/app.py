@@ -1,9 +1,10 @@
 """The application's collaborators, assembled once per process and passed as arguments; there are no globals."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol, runtime_checkable
+
+from msgspec import Struct, field
 
 from agent.live.listener import Listener
 from agent.queue.inbox import Inbox
@@ -34,8 +35,7 @@ class NeedsApp(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSources:
+class ToolSources(Struct, frozen=True):
     """Where tools come from: modules, MCP servers, skills and other agents.
 
     `agents` builds its tool provider from a function that returns the collaborators of the agents' turns.
@@ -47,11 +47,10 @@ class ToolSources:
     agents: Callable[[Callable[[], TurnServices]], ToolProvider]
 
 
-@dataclass(frozen=True)
-class App:
+class App(Struct, frozen=True, dict=True):
     """All collaborators of the application; the composition root builds one per process.
 
-    To exchange a part use `dataclasses.replace`: `toolbox` and `turns` are then built again from the new parts.
+    To exchange a part use `msgspec.structs.replace`: `toolbox` and `turns` are then built again from the new parts.
     """
 
     settings: Settings

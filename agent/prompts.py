@@ -4,20 +4,16 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import ConfigDict, StringConstraints, TypeAdapter, ValidationError
-from pydantic.dataclasses import dataclass
+from msgspec import Meta, Struct, ValidationError, convert
 
 from shared.errors import ConfigurationError
 
 FOLDER = Path(__file__).parent / "prompts"
-# Built when the texts are read: a command of the terminal that waits for an answer reads none.
-CLOSED = ConfigDict(extra="forbid", defer_build=True)
 
-Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
+Text = Annotated[str, Meta(min_length=1)]
 
 
-@dataclass(frozen=True, slots=True, config=CLOSED)
-class BudgetTexts:
+class BudgetTexts(Struct, frozen=True, forbid_unknown_fields=True):
     """What people are told about limits, and about requests for more."""
 
     asked_for: Text
@@ -37,16 +33,14 @@ class BudgetTexts:
     listed: Text
 
 
-@dataclass(frozen=True, slots=True, config=CLOSED)
-class CardTexts:
+class CardTexts(Struct, frozen=True, forbid_unknown_fields=True):
     """What other agents read on our card."""
 
     description: Text
     skill: Text
 
 
-@dataclass(frozen=True, slots=True, config=CLOSED)
-class ConfirmationTexts:
+class ConfirmationTexts(Struct, frozen=True, forbid_unknown_fields=True):
     """What is asked before a call runs, and what becomes of the answer."""
 
     taint: Text
@@ -66,8 +60,7 @@ class ConfirmationTexts:
     not_done: Text
 
 
-@dataclass(frozen=True, slots=True, config=CLOSED)
-class DelegationTexts:
+class DelegationTexts(Struct, frozen=True, forbid_unknown_fields=True):
     """What agents and those who ask them are told."""
 
     tool: Text
@@ -87,15 +80,13 @@ class DelegationTexts:
     file_lost: Text
 
 
-@dataclass(frozen=True, slots=True, config=CLOSED)
-class PersonaTexts:
+class PersonaTexts(Struct, frozen=True, forbid_unknown_fields=True):
     """The built-in persona."""
 
     system: Text
 
 
-@dataclass(frozen=True, slots=True, config=CLOSED)
-class PlannerTexts:
+class PlannerTexts(Struct, frozen=True, forbid_unknown_fields=True):
     """How a model is asked for plans."""
 
     form: Text
@@ -109,8 +100,7 @@ class PlannerTexts:
     no_steps_left: Text
 
 
-@dataclass(frozen=True, slots=True, config=CLOSED)
-class ProtocolTexts:
+class ProtocolTexts(Struct, frozen=True, forbid_unknown_fields=True):
     """How a model without tool calling is told to call tools."""
 
     tool_tag: Text
@@ -122,15 +112,13 @@ class ProtocolTexts:
     garbled: Text
 
 
-@dataclass(frozen=True, slots=True, config=CLOSED)
-class SkillTexts:
+class SkillTexts(Struct, frozen=True, forbid_unknown_fields=True):
     """What a model is told about skills."""
 
     heading: Text
 
 
-@dataclass(frozen=True, slots=True, config=CLOSED)
-class ScheduleTexts:
+class ScheduleTexts(Struct, frozen=True, forbid_unknown_fields=True):
     """What due jobs say to people and to models."""
 
     notice: Text
@@ -143,8 +131,7 @@ class ScheduleTexts:
     expired: Text
 
 
-@dataclass(frozen=True, slots=True, config=CLOSED)
-class SummaryTexts:
+class SummaryTexts(Struct, frozen=True, forbid_unknown_fields=True):
     """How a model is asked for the summary of a conversation and for facts, for facts alone, or for a title."""
 
     instructions: Text
@@ -158,8 +145,7 @@ class SummaryTexts:
     rejected: Text
 
 
-@dataclass(frozen=True, slots=True, config=CLOSED)
-class TurnTexts:
+class TurnTexts(Struct, frozen=True, forbid_unknown_fields=True):
     """What people and models are told in the course of a turn."""
 
     last_answer: Text
@@ -196,8 +182,7 @@ class TurnTexts:
     files_hint: Text
 
 
-@dataclass(frozen=True, slots=True, config=CLOSED)
-class VoiceTexts:
+class VoiceTexts(Struct, frozen=True, forbid_unknown_fields=True):
     """What models and people are told about recordings; `recording` and `spoken` begin the headings of transcripts."""
 
     recording: Text
@@ -211,8 +196,7 @@ class VoiceTexts:
     unheard_notice: Text
 
 
-@dataclass(frozen=True, slots=True, config=CLOSED)
-class Prompts:
+class Prompts(Struct, frozen=True, forbid_unknown_fields=True):
     """All texts, by section."""
 
     a2a: CardTexts
@@ -246,10 +230,6 @@ def load_prompts(folder: Path) -> Prompts:
         for path in sorted(folder.glob("*.yaml"))
     }
     try:
-        return TypeAdapter(Prompts).validate_python(sections)
+        return convert(sections, Prompts)
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in fault["loc"])
-        raise ConfigurationError(
-            f"The texts in {folder} are wrong at {where}: {fault['msg']}. Correct the file."
-        ) from None
+        raise ConfigurationError(f"The texts in {folder} are wrong: {error}. Correct the file.") from None

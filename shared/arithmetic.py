@@ -3,8 +3,9 @@
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal, DecimalException, Inexact
+
+from msgspec import Struct
 
 TIMES, DIVIDED = "\N{MULTIPLICATION SIGN}\N{MIDDLE DOT}\N{ASTERISK OPERATOR}", "\N{DIVISION SIGN}:"
 SUM = re.compile(rf"[\d\s.,()+\-*/%^{TIMES}{DIVIDED}]+")
@@ -85,8 +86,7 @@ def _with_points(text: str) -> str:
     return re.sub(r"(?<=\d)[, ](?=\d{3}(?!\d))", "", text).replace(",", ".")
 
 
-@dataclass
-class _Sum:
+class _Sum(Struct):
     """A precedence-climbing parser that evaluates as it reads; `BINDING` has the precedence of each operator."""
 
     tokens: Sequence[str]

@@ -1,11 +1,14 @@
 """Incoming messages and responses, in one format for all platforms, and the permission levels of who writes them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass
 from datetime import datetime
 from enum import IntEnum
 from typing import Any, Literal
 from urllib.parse import quote
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 # Who may have written something that is stored: the person whom it belongs to, or a stranger, by way of the model.
 Author = Literal["person", "stranger"]
@@ -32,8 +35,7 @@ class Permission(IntEnum):
         return cls[label.upper()]
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(Struct, frozen=True):
     """The user on whose behalf a tool runs."""
 
     id: int
@@ -43,8 +45,7 @@ class Caller:
     week_start: str = "monday"
 
 
-@dataclass(frozen=True, slots=True)
-class Sender:
+class Sender(Struct, frozen=True):
     """The account on one platform that sent a message."""
 
     platform: str
@@ -57,8 +58,7 @@ def to_fields(value: Any) -> dict[str, Any]:
     return {name: getattr(value, name) for name in value.__slots__}
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a message was written."""
 
     platform: str
@@ -85,8 +85,7 @@ class Place:
         return ":".join("" if part is None else quote(part, safe="") for part in parts)
 
 
-@dataclass(frozen=True, slots=True)
-class QuotedMessage:
+class QuotedMessage(Struct, frozen=True):
     """An earlier message of the place. With the platform's `message_id` it is redacted when that message is deleted.
 
     With the account of who wrote it, `author_id`, it is redacted when that person is erased.
@@ -98,8 +97,7 @@ class QuotedMessage:
     author_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PlatformContext:
+class PlatformContext(Struct, frozen=True):
     """What a platform says about a message's surroundings: the sender's roles, names of the place, earlier messages.
 
     `role_ids` is None when the platform did not name the sender's roles, and empty when the sender has none.
@@ -120,11 +118,7 @@ class PlatformContext:
 
     def to_row(self) -> dict[str, Any]:
         """Return what is stored; fields without a value are left out, because most adapters fill in none."""
-        row = {
-            name: value
-            for name in (attribute.name for attribute in fields(self))
-            if (value := getattr(self, name)) or (name == "role_ids" and value == ())
-        }
+        row = {name: value for name, value in asdict(self).items() if value or (name == "role_ids" and value == ())}
         if self.earlier:
             row["earlier"] = [
                 {name: value for name, value in asdict(message).items() if value is not None}
@@ -142,8 +136,7 @@ class PlatformContext:
         return cls(**(row | lists | {"earlier": earlier}))
 
 
-@dataclass(frozen=True, slots=True)
-class Attachment:
+class Attachment(Struct, frozen=True):
     """A file of a message: already in storage under `storage_key`, or to be fetched from `url`.
 
     `credential` names the credential that the platform's server requires; the platform's code adds the secret itself
@@ -162,8 +155,7 @@ class Attachment:
     author: Author = "person"
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """An answer to one confirmation, given by a button or a program instead of a message.
 
     `approved_by` is the user who answered instead of the person who was asked; it is never taken from a client.
@@ -179,8 +171,7 @@ class Decision:
         return "yes" if self.approved else "no"
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedCheck:
+class FinishedCheck(Struct, frozen=True):
     """The call of a tool that a scheduled job has made, and its result as JSON."""
 
     tool: str
@@ -188,8 +179,7 @@ class FinishedCheck:
     result: str
 
 
-@dataclass(frozen=True, slots=True)
-class DueJob:
+class DueJob(Struct, frozen=True):
     """The scheduled job that a message is; its id is 0 for a notice of the installation itself.
 
     `notice` is what is said for it; None: the model answers the message. `choices` are commands to offer below it.
@@ -217,24 +207,21 @@ def find_command_label(choice: str) -> str | None:
     return COMMAND_CHOICES.get(choice.partition(" ")[0])
 
 
-@dataclass(frozen=True, slots=True)
-class GivenCredentials:
+class GivenCredentials(Struct, frozen=True):
     """The credentials that a program gives for one message, encrypted, by name; `owner` is what they are bound to."""
 
     owner: str = ""
     encrypted: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class EarlierMessage:
+class EarlierMessage(Struct, frozen=True):
     """A message of the history that a program sends along with a message."""
 
     role: Literal["user", "assistant"]
     content: str
 
 
-@dataclass(frozen=True, slots=True)
-class Sampling:
+class Sampling(Struct, frozen=True):
     """How a model chooses its words, as a program asks for it; None and an empty `stop` leave it to the model."""
 
     temperature: float | None = None
@@ -251,8 +238,7 @@ class Sampling:
         return options | ({"stop": list(stop)} if stop else {})
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramRequest:
+class ProgramRequest(Struct, frozen=True):
     """What a program's request brings beside its message, for this turn alone.
 
     `instructions` rank below those of the persona. `history` may hold anybody's text. Without a named conversation the
@@ -278,8 +264,7 @@ class ProgramRequest:
         return cls(**(row | {"history": history, "sampling": Sampling(**row.get("sampling", {}))}))
 
 
-@dataclass(frozen=True, slots=True)
-class IncomingMessage:
+class IncomingMessage(Struct, frozen=True):
     """One message of a platform, ready for the inbox.
 
     `adapter` names the adapter that sends the reply (`http`, `web`, `terminal`, `discord`, `slack`, `schedule`);
@@ -348,6 +333,9 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
 
+NO_USAGE = Usage()
+
+
 @dataclass(frozen=True, slots=True)
 class EstimatedUsage(Usage):
     """Usage that no provider has reported; the ledger marks it."""
@@ -384,7 +372,7 @@ class AgentResponse:
     finished: bool = True
     iterations: int = 0
     model: str | None = None
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = NO_USAGE
     error: str | None = None
     confirmation: AskedConfirmation | None = None
     conversation_id: int | None = None

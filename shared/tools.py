@@ -9,10 +9,10 @@ import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, get_type_hints
 
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from shared.errors import ConfirmationNeeded, ToolError
@@ -59,8 +59,7 @@ class ModelAccess(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ToolContext:
+class ToolContext(Struct, frozen=True):
     """What a tool can use: who asks and where, and the services that it needs.
 
     `call_id` stays the same when a read-only call is repeated after a crash: use it as idempotency key elsewhere.
@@ -180,8 +179,7 @@ Needs = Callable[["Settings"], str | None]
 Words = tuple[str, str]
 
 
-@dataclass(frozen=True)
-class Tool:
+class Tool(Struct, frozen=True, dict=True):
     """A function that the model may call.
 
     `read_only` tools run again after a crash; `repeatable` ones are retried once after an unexpected error; `ends_turn`
@@ -207,7 +205,7 @@ class Tool:
     repeatable: bool = False
     ends_turn: bool = False
     timeout_seconds: float = 60
-    module: str = field(default="")
+    module: str = ""
     reads_untrusted: bool = False
     reads_private: bool = False
     acts: bool | None = None
@@ -268,7 +266,7 @@ class Tool:
             name: (hints[name], ... if parameter.default is inspect.Parameter.empty else parameter.default)
             for name, parameter in self.parameters.items()
         }
-        return create_model(self.run.__name__, __config__=ConfigDict(extra="forbid"), **fields)
+        return create_model(self.run.__name__, __config__=ConfigDict(extra="forbid", defer_build=True), **fields)
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Validate the model's arguments and return those for `run`; raises `ToolError` with the problems."""

@@ -1,10 +1,11 @@
 """Credentials of people: entered in private, used by tools, and seen by nobody else."""
 
+import dataclasses
 import json
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from agent import commands
 from agent.app import App
@@ -328,7 +329,7 @@ async def test_an_older_key_still_opens_it_and_is_not_needed_once_it_was_renewed
     secrets = old.secrets
 
     def with_keys(*keys: str) -> App:
-        return replace(old, secrets=replace(secrets, secret_keys=keys))
+        return replace(old, secrets=dataclasses.replace(secrets, secret_keys=keys))
 
     rotating = with_keys("new", *secrets.secret_keys).credentials
     assert await rotating.of_user(user_id).get("cabins") == SECRET

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -66,8 +65,8 @@ async def test_the_module_of_the_page_loads_is_offered_and_runs(dice: ModuleTool
 
 def test_the_page_on_modules_names_every_argument_and_field() -> None:
     page = document("docs/modules.md").text
-    arguments = [field.name for field in fields(Tool) if field.name not in {"run", "module"}]
-    names = set(ToolContext.__dataclass_fields__) - {"module", "database", "app_settings", "models", "credentials"}
+    arguments = [name for name in Tool.__struct_fields__ if name not in {"run", "module"}]
+    names = set(ToolContext.__struct_fields__) - {"module", "database", "app_settings", "models", "credentials"}
 
     assert [name for name in arguments if f"| `{name}` |" not in page] == []
     assert [name for name in names if not re.search(rf"`(context\.)?{name}`", page)] == []

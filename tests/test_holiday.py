@@ -5,11 +5,11 @@ import functools
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pydantic import SecretStr
 
 from agent.tools.modules import ModuleTools, discover

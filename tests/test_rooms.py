@@ -117,8 +117,9 @@ def test_classes_of_the_agent_have_few_fields() -> None:
 def fields(node: ast.ClassDef) -> Iterator[str]:
     """Yield the fields of a dataclass, and what `__init__` assigns."""
     is_dataclass = any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)
+    is_struct = any(ast.unparse(base) == "Struct" for base in node.bases)
     for part in node.body:
-        if is_dataclass and isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+        if (is_struct or is_dataclass) and isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
             yield part.target.id
         if isinstance(part, ast.FunctionDef) and part.name == "__init__":
             attributes = (expression for expression in ast.walk(part) if isinstance(expression, ast.Attribute))

@@ -3,13 +3,13 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from a2a.types.a2a_pb2 import SendMessageRequest
 from google.protobuf.json_format import MessageToDict
+from msgspec.structs import replace
 from pydantic import AfterValidator, Field, StringConstraints, TypeAdapter, ValidationError
 
 from adapters.web.api.bodies import MAX_ATTACHMENTS, MAX_CONTENT, Closed, Flag, LooseName, Name, WebAddress

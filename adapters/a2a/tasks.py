@@ -4,7 +4,6 @@ A task is a row of the inbox, so every process returns the same state.
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -19,6 +18,7 @@ from a2a.types.a2a_pb2 import (
     TaskStatus,
     TaskStatusUpdateEvent,
 )
+from msgspec import Struct
 from sqlalchemy import Select, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -26,7 +26,7 @@ from adapters.a2a.incoming import ADAPTER
 from agent.journal.responses import find_response
 from agent.journal.steps import Event
 from agent.people.hops import CHANNEL
-from shared.messages import AgentResponse, Place, Sender
+from shared.messages import AgentResponse, Place, Sender, to_fields
 from shared.models import InboxMessage, Turn
 from shared.text import to_id
 
@@ -38,8 +38,7 @@ REFUSALS = frozenset({"budget_exhausted", "budget_busy", "refused"})
 Update = TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
 
-@dataclass(frozen=True, slots=True)
-class TaskEnd:
+class TaskEnd(Struct, frozen=True):
     """The result of a turn."""
 
     turn_id: int
@@ -53,7 +52,7 @@ class TaskEnd:
     @classmethod
     def of_response(cls, response: AgentResponse) -> "TaskEnd":
         """Return the result of a stored response."""
-        files = [asdict(file) for file in response.files]
+        files = [to_fields(file) for file in response.files]
         return cls(
             turn_id=response.turn_id,
             content=response.content,
@@ -61,7 +60,7 @@ class TaskEnd:
             iterations=response.iterations,
             finished=response.finished,
             error=response.error,
-            usage=asdict(response.usage),
+            usage=to_fields(response.usage),
         )
 
     @classmethod
@@ -105,8 +104,7 @@ class TaskEnd:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRow:
+class TaskRow(Struct, frozen=True):
     """A peer's message in the inbox."""
 
     inbox_id: int

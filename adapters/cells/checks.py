@@ -1,7 +1,8 @@
 """What is looked at before a server moves: whether two cells fit together, and what goes and what stays."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from adapters.cells.addresses import UnknownCell
 from adapters.cells.moves import Cell, Move
@@ -53,8 +54,7 @@ class RowsInTarget(ConfigurationError):
     """{target} has {count} conversations of this server, which no move has brought; look at them first: parley psql."""
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(Struct, frozen=True):
     """What a server has: rows by table, rows that are lost, and tables that the schema says nothing about."""
 
     rows: dict[str, int]

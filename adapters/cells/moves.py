@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import asyncpg
+from msgspec import Struct
 
 from adapters.cells.addresses import check_cell
 from shared.db.connections import LONG_STATEMENT_SECONDS
@@ -54,8 +55,7 @@ class Cell:
     connection: asyncpg.Connection = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """A server and the cells that it goes from and to."""
 
     platform: str

@@ -1,12 +1,12 @@
 """To whom a message in a shared place is addressed: what people say to each other is read, not answered."""
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from cachetools import FIFOCache
+from msgspec import Struct
 
 from shared.db.batching import BatchLoader
 from shared.db.statements import load_statements
@@ -27,8 +27,7 @@ Id = TypeVar("Id", bound=Hashable)
 Entry = TypeVar("Entry")
 
 
-@dataclass(frozen=True, slots=True)
-class Addressing:
+class Addressing(Struct, frozen=True):
     """Whom a message mentions or replies to, without its author.
 
     Everybody (`@everyone`, `@here`, `@channel`) is nobody in particular; a group or role is somebody else, unless it is

@@ -4,9 +4,10 @@ An id is bound to the asker and expires; what it names is looked up again for ea
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
 
 from agent.commands.base import find_confirmation, to_choices
 from shared.messages import find_command_label
@@ -26,8 +27,7 @@ YES, NO = "yes", "no"
 STOP_LABEL, AGAIN_EMOJI, EDITED_LABEL = "Stop", "🔄", "Answer the edited message"
 
 
-@dataclass(frozen=True, slots=True)
-class Button:
+class Button(Struct, frozen=True):
     """The action of a button, on a turn, for the person who asked; of `RUN`, on a command to be confirmed."""
 
     action: str
@@ -45,8 +45,7 @@ class Button:
         return now.timestamp() > self.expires
 
 
-@dataclass(frozen=True, slots=True)
-class ShownButton:
+class ShownButton(Struct, frozen=True):
     """A button with its label. `kind`: its style; `is_emoji`: the label is one emoji."""
 
     button: Button
@@ -55,16 +54,14 @@ class ShownButton:
     is_emoji: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerButtons:
+class AnswerButtons(Struct, frozen=True):
     """The buttons below an answer: choices, and actions."""
 
     choices: Sequence[ShownButton] = ()
     actions: Sequence[ShownButton] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TurnButtons:
+class TurnButtons(Struct, frozen=True):
     """Creates the buttons of one turn, for the person who asked."""
 
     turn_id: int

@@ -2,8 +2,9 @@
 
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from adapters.chat.buttons import AGAIN, BAD, CHOICE, GOOD, RUN, STOP, YES, Button, to_line
 from adapters.chat.undelivered import Destination, answered, keep, run_command, to_reply

@@ -5,9 +5,10 @@ person may is looked up again each time.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
+
+from msgspec import Struct
 
 from adapters.chat.clicks import NOT_YOURS
 from shared.errors import Refusal
@@ -29,8 +30,7 @@ MOST_ID_CHARS, MOST_ENTRIES = 100, 10
 VALUE = "="
 
 
-@dataclass(frozen=True, slots=True)
-class FormId:
+class FormId(Struct, frozen=True):
     """What a button or a form is for: to open the form `name`, to send it, or to take back what one has done.
 
     `rest`: what the form begins with, where or by what it was opened, or the entries to take back.

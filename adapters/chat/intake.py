@@ -7,10 +7,12 @@ import asyncio
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from mimetypes import MimeTypes
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from adapters.base import STORE_SECONDS
 from adapters.chat.addressing import Addressing, Exchanges, Recent, Rules
@@ -300,8 +302,7 @@ def to_file(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
+class Card(Struct, frozen=True):
     """Something that is shown as one: its lines as people see them, the title first."""
 
     lines: Sequence[str]

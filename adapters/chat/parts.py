@@ -3,9 +3,11 @@
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from shared.errors import FileDamaged, FileLost, NotFound, Unavailable
 from shared.messages import ReplyFile
@@ -105,8 +107,7 @@ def _pieces(line: str, limit: int, before: str, after: str) -> list[str]:
     return pieces
 
 
-@dataclass(frozen=True, slots=True)
-class Post:
+class Post(Struct, frozen=True):
     """One message. `check` is awaited just before each request; it raises when another process posts it."""
 
     text: str
@@ -116,16 +117,14 @@ class Post:
     check: Callable[[], Awaitable[None]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Upload:
+class Upload(Struct, frozen=True):
     """A file to be uploaded."""
 
     filename: str
     content: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Rendered:
+class Rendered(Struct, frozen=True):
     """The parts of an answer in order, and the whole as a file if it is too long."""
 
     parts: tuple[str, ...]

@@ -6,8 +6,10 @@ come from here.
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from adapters.base import DirectPlatform, is_substitute, key_of, to_kind_key
 from adapters.chat.buttons import CHOICE, RUN, AnswerButtons, Button, ShownButton, TurnButtons, buttons_below
@@ -32,8 +34,7 @@ NOT_TAKEN = "this file is not taken here"
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The most characters of a message and messages of an answer; of a longer one, which is a file, what is shown."""
 
     message_chars: int

@@ -7,8 +7,10 @@ answered. It is no reply before its lease is over, so no worker is started for i
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from adapters.base import STORE_SECONDS, SUBSTITUTE
 from agent.commands import CommandReply, answer, match_command
@@ -33,8 +35,7 @@ INTERRUPTED = "I was interrupted at `/{name}`; please look whether that was done
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(Struct, frozen=True):
     """Where the reply to a person's command goes.
 
     `message_id` is None for a command that is no message; then `response` may name what it is answered by, for which

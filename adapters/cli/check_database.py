@@ -3,11 +3,11 @@
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from datetime import timedelta
 from difflib import get_close_matches
 from typing import Any
 
+from msgspec import Struct, field
 from sqlalchemy import TextClause, select
 
 from adapters.cli.compose import BUILT_IN_MODULES
@@ -44,8 +44,7 @@ WAITS_SECONDS = 60
 MOST_BYTES = 200 * 1024 * 1024
 
 
-@dataclass
-class Installation:
+class Installation(Struct):
     """What other checks need to know of the database; `found_models` are those of personas, with their names."""
 
     settings: Settings
@@ -119,7 +118,7 @@ async def check_servers(address: Address, _installation: Installation) -> AsyncI
         yield Finding("ok", "servers", names)
     for row in await _fetch(address, statements.read_last_history):
         if row["histories"] > 1:
-            loss = Loss(**{name: row[name] for name in Loss.__dataclass_fields__})
+            loss = Loss(**{name: row[name] for name in Loss.__struct_fields__})
             level: Level = "warn" if loss.may_be and row["is_recent"] else "ok"
             yield Finding(level, "failover", str(loss))
 

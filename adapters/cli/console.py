@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from shutil import which
@@ -15,13 +14,13 @@ from typing import Any
 from unicodedata import combining, east_asian_width
 
 import typer
+from msgspec import Struct, field
 
 from shared.redaction import redact_text
 from shared.text import CONTROLS, harmless
 
 
-@dataclass
-class _Output:
+class _Output(Struct):
     """What a command has shown so far, kept for one JSON text at its end."""
 
     rows: list[Any] | None = None

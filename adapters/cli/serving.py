@@ -9,11 +9,11 @@ import socket
 import urllib.request  # noqa: F401  # as below
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, nullcontext, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 import asyncpg
+from msgspec import Struct, field
 from sqlalchemy.exc import DBAPIError
 
 # Answers import these where they use them; here they would hold up all others meanwhile.
@@ -53,8 +53,7 @@ END_SECONDS, LEFT_SECONDS = 27.0, 1.0
 COLLECT_AFTER = (20_000, 20, 20)
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """The parts that this process runs."""
 
     web: bool = False

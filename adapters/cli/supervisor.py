@@ -12,9 +12,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
+
+from msgspec import Struct
 
 from adapters.cli.console import complain
 from adapters.cli.endings import DONE, flush_output, report_error
@@ -41,8 +42,7 @@ READ_LOG = "the log above says why"
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Child:
+class Child(Struct, frozen=True):
     """What a forked process knows of itself: the `number` of the worker in it, of `count`, from 1."""
 
     number: int
@@ -59,8 +59,7 @@ class Child:
 Program = Callable[[Child], None]
 
 
-@dataclass(slots=True)
-class _Place:
+class _Place(Struct):
     # A number, and the process that has it just now.
     number: int
     program: Program

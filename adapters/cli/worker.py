@@ -1,8 +1,9 @@
 """The composition root of a worker: the function that runs turns, and the periodic jobs."""
 
 from collections import Counter
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from adapters.cli.compose import list_periodic_tasks
 from agent.app import App

@@ -2,13 +2,14 @@
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import discord
+from msgspec import Struct
+from msgspec.structs import replace
 
 from adapters.base import FIRST_WAIT, LONGEST_WAIT, STORE_SECONDS, Running
 from adapters.chat.addressing import Rules
@@ -55,8 +56,7 @@ EDIT_IS_NEW_FOR = timedelta(minutes=10)
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
+class Shard(Struct, frozen=True):
     """One of `count` shards, how far it has come, and the pace of its sessions."""
 
     id: int

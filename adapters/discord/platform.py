@@ -1,8 +1,9 @@
 """Discord as a `ChatPlatform`: processes share the shards, every worker sends and shows live text."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from msgspec.structs import replace
 
 from adapters.base import DirectPlatform, key_of
 from adapters.chat.live import LIVE_AFTER, show_live

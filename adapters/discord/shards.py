@@ -8,9 +8,10 @@ events of them before it knows whether the shards are still its own.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from adapters.base import name_holder, stay_up
 from adapters.discord.events.listening import Checkpoint
@@ -39,8 +40,7 @@ log = get_logger()
 Connect = Callable[[Shard], Awaitable[None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(Struct, frozen=True):
     """A shard that this process holds, and the task of its client."""
 
     shard: Shard

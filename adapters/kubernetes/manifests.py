@@ -5,9 +5,9 @@ What a value may be beyond its type says the database, in a sentence, when the r
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
+from msgspec import Struct
 from pydantic import (
     AllowInfNan,
     BaseModel,
@@ -258,8 +258,7 @@ class Metadata(BaseModel):
     name: ResourceName
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(Struct, frozen=True):
     """A resource. `source` says where it stands, for complaints."""
 
     kind: str

@@ -2,8 +2,9 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from adapters.kubernetes.exports import to_manifests
 from adapters.kubernetes.manifests import SPECS, Manifest, PersonaSpec
@@ -23,8 +24,7 @@ class Change(StrEnum):
     REFUSE = "!"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """One row of a plan. `differences` has a line for each field, `refusal` is the database's sentence.
 
     `drift` says who changed the row since a manifest was applied to it.

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from adapters.kubernetes.manifests import Manifest, read_manifest
 from adapters.kubernetes.plans import Change, apply_one, plan_one
@@ -13,8 +15,7 @@ from shared.db.errors import refusals
 from shared.errors import Refusal
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """What became of a resource. `row` tells which row is its; None: none has been.
 
     `version` is the row's last entry in the log of changes; `drift` has a line for each field that somebody changed.
@@ -31,8 +32,7 @@ class State:
         return {**asdict(self), "drift": list(self.drift)}
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
+class Resources(Struct, frozen=True):
     """The rows of resources; `actor` is written into the log of changes."""
 
     database: Database

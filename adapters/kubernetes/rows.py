@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from difflib import unified_diff
 from typing import Any
+
+from msgspec import Struct
 
 from adapters.kubernetes.manifests import (
     SPECS,
@@ -50,8 +51,7 @@ ACTORS = (APPLY, OPERATOR)
 CLOSED_FIELDS = frozenset({"headers", "env", "args", "url"})
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRow:
+class StoredRow(Struct, frozen=True):
     """A row as a resource. `version` is its last entry in the log of changes, which `who` made.
 
     `secretless` has the fields to write into a file instead of those of `spec`; what is hidden is written by another.

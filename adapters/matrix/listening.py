@@ -5,10 +5,11 @@ from asyncio import Lock, gather, wait_for
 from collections import defaultdict
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from secrets import randbelow
 from typing import Any
+
+from msgspec.structs import replace
 
 from adapters.api_client import AnswerTooLarge, Json, list_names, objects, part
 from adapters.base import STORE_SECONDS

@@ -1,8 +1,9 @@
 """The rooms of an account, as the homeserver tells of them, without I/O."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from adapters.api_client import Json, objects, part
 from adapters.chat.intake import to_context
@@ -16,8 +17,7 @@ OF_ROOM = ("create", "name", "topic", "member", "power_levels", "join_rules", "h
 HELD = [CHILD, *(f"m.room.{name}" for name in OF_ROOM)]
 
 
-@dataclass
-class Room:
+class Room(Struct):
     """One room: its state, how many people are in it, and whether the agent wants to be in it no more.
 
     `is_known`: it was looked at whether the agent stays.

@@ -7,7 +7,6 @@ terminal, who may name others as an owner. The person's permission is checked he
 import hmac
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,6 +24,7 @@ from mcp_types import (
     ToolAnnotations,
 )
 from mcp_types import Tool as McpTool
+from msgspec import Struct
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -86,8 +86,7 @@ class NamedPlace(BaseModel):
         return Place(**self.model_dump())
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(Struct, frozen=True):
     sender: Sender
     place: Place
     call_id: str

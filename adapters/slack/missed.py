@@ -9,11 +9,11 @@ import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct, field
 from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 
@@ -41,8 +41,7 @@ MOST_BYTES = 8 * 1024 * 1024
 log = get_logger()
 
 
-@dataclass(slots=True)
-class Gap:
+class Gap(Struct):
     """What of a workspace was refused: messages after the mark `since`, if any were, and other events by their ids.
 
     `size` is that of the events, in bytes.

@@ -1,10 +1,10 @@
 """Hands what Slack sends to the cell of its workspace; where there are no cells, to the only database."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from msgspec import Struct
 from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 
@@ -46,8 +46,7 @@ def is_message(body: Json) -> bool:
     return isinstance(event, dict) and event.get("type") in MESSAGES
 
 
-@dataclass(frozen=True, slots=True)
-class Receiver:
+class Receiver(Struct, frozen=True):
     """What accepts events, clicks and commands of the workspaces in one database."""
 
     app: "App"

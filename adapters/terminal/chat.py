@@ -3,7 +3,6 @@
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
 from pathlib import Path
 
 from adapters.terminal.client import Client
@@ -13,7 +12,7 @@ from adapters.terminal.output import Output, describe_file
 from adapters.terminal.person import terminal_place, terminal_sender
 from adapters.terminal.reading import Reader
 from shared.errors import ParleyError, Refusal, ToolError
-from shared.messages import ProgramRequest
+from shared.messages import ProgramRequest, to_fields
 from shared.text import as_read, to_command_line
 
 ATTACH = "/attach"
@@ -106,7 +105,7 @@ class Chat:
         if reply is None:
             return None
         hints = [ATTACH_HELP] if line.lower() == "/help" else []
-        self._output.write("\n".join([reply.text, *hints, *(describe_file(asdict(file)) for file in reply.files)]))
+        self._output.write("\n".join([reply.text, *hints, *(describe_file(to_fields(file)) for file in reply.files)]))
         return not reply.quit
 
     def _attach(self, path: Path) -> None:

@@ -4,9 +4,10 @@ The whole program, which takes a second to import, is opened for what only it ca
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from agent.live.listener import Listener
 from agent.queue.inbox import Inbox
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from shared.files.stores.store import Store
 
 
-@dataclass(frozen=True)
-class Client:
+class Client(Struct, frozen=True, dict=True):
     """A way to ask; `open_app` returns the whole program, opened once, `open_store` where files are kept."""
 
     settings: Settings

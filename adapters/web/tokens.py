@@ -1,8 +1,9 @@
 """Tokens of persons: a program that has one speaks for this person alone."""
 
 import re
-from dataclasses import dataclass
 from hashlib import sha256
+
+from msgspec import Struct
 
 from adapters.web.faults import Fault
 from agent.app import App
@@ -18,8 +19,7 @@ PLATFORM = "openai"
 ANOTHER = "This token speaks for one person, and the request names another."
 
 
-@dataclass(frozen=True, slots=True)
-class Person:
+class Person(Struct, frozen=True):
     """The person for whom a request's token speaks: the accounts, as `platform:id`, and what the token may."""
 
     user_id: int

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from agent.app import App
 from agent.commands.signature import Form, Run, split_word
@@ -16,8 +17,7 @@ from shared.messages import Permission, Place, PlatformContext, ReplyFile, Sende
 CONFIRM = re.compile(r"/confirm (\d{1,18})")
 
 
-@dataclass(frozen=True, slots=True)
-class CommandReply:
+class CommandReply(Struct, frozen=True):
     """The reply to a command. `is_private`: shown only to the sender, if the platform supports that.
 
     `confirmation` is the number that confirms what the command would do: adapters with buttons show `choices`. `files`
@@ -37,8 +37,7 @@ class CommandReply:
         return () if self.confirmation is None else to_choices(self.confirmation)
 
 
-@dataclass(frozen=True, slots=True)
-class CommandChoice:
+class CommandChoice(Struct, frozen=True):
     """A button below the reply to a command: a click gives the command `line`."""
 
     label: str
@@ -56,8 +55,7 @@ def find_confirmation(line: str) -> int | None:
     return int(match[1]) if match is not None else None
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Struct, frozen=True):
     """What a command answers, when it is more than text; see `CommandReply`."""
 
     text: str
@@ -66,8 +64,7 @@ class Answered:
     is_secret: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One use of a command or a panel; `adapter` is the one that it came by."""
 
     app: App
@@ -93,8 +90,7 @@ async def open_request(
     return Request(app, sender, place, user=user, adapter=adapter)
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(Struct, frozen=True):
     """One command; `only_on` is the only platform that has it, None for all platforms.
 
     `hint` is what a person reads whose arguments are wrong, the usage line where it is empty. A command with

@@ -1,6 +1,6 @@
 """The commands `/stop` and `/reset`, for the turn and the history of the current conversation."""
 
-from dataclasses import asdict
+from msgspec.structs import asdict
 
 from agent.commands.base import Request, command
 from agent.live.channels import request_stop

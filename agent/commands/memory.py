@@ -1,9 +1,9 @@
 """The command `/memory`, with which users list and delete their own memories."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Annotated, Literal
 
+from msgspec.structs import asdict
 from pydantic import Field
 
 from agent.commands.base import Answered, Command, Request

@@ -8,9 +8,9 @@ a slash command and completion all follow from it.
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Annotated, Any, get_type_hints
 
+from msgspec import Struct
 from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from shared.messages import Permission
@@ -20,8 +20,7 @@ Json = dict[str, Any]
 MOST_SHOWN_CHARS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Keyword:
+class Keyword(Struct, frozen=True):
     """Marks a parameter whose value is typed behind this word: `Keyword("set")` for `/persona set NAME`."""
 
     word: str
@@ -36,8 +35,7 @@ Text = Annotated[str, REST_OF_LINE]
 Id = Annotated[int, BeforeValidator(lambda word: to_id(str(word).removeprefix("#")))]
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """One argument; `keyword` is the word in front of it, `variants` are the JSON schemas of what it may be.
 
     The name of the function's own parameter may end with `_`, where it would hide another one.
@@ -132,8 +130,7 @@ def split_word(line: str) -> tuple[str, str]:
 Run = Callable[..., Awaitable[Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(Struct, frozen=True):
     """One way to use a command: its function, and the `word` that chooses it, None where the command has but one."""
 
     run: Run

@@ -1,8 +1,9 @@
 """The command `/why`: why the person was answered as they were."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
+
+from msgspec.structs import asdict
 
 from agent.commands.base import Request, command
 from agent.commands.signature import Id

@@ -1,7 +1,8 @@
 """How the text of a message lists its files, for models."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from shared.files.filenames import clean_filename
 from shared.messages import Attachment
@@ -11,8 +12,7 @@ FILES_HEADING = "[Attached files:]"
 FROM_OTHERS = "[forwarded from somebody else]"
 
 
-@dataclass(frozen=True, slots=True)
-class PendingFile:
+class PendingFile(Struct, frozen=True):
     """A recorded file whose content has not been stored yet; `key` is its key in the object storage.
 
     `has_failed` is True when an earlier attempt at the turn could not store it.

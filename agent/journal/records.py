@@ -6,7 +6,8 @@ order of the calls, whichever call finishes first.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from agent.journal.steps import Entry, TurnKey
 from agent.people.billing.budget import Admission, PaidCall, Payment, to_admission
@@ -18,8 +19,7 @@ from shared.errors import Superseded
 statements = load_statements(__file__)
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(Struct, frozen=True):
     """The result of `record`; `admission` is set when calls were paid and the next model call was reserved.
 
     `rights` are those of the turn's user now, for the calls that were recorded.

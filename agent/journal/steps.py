@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from shared.db.driver import Session
 from shared.db.statements import load_statements
@@ -16,8 +18,7 @@ Role = Literal["user", "assistant", "tool_call", "tool_result"]
 OutcomeKind = Literal["result", "failed", "not_run", "needs_approval"]
 
 
-@dataclass(frozen=True, slots=True)
-class TurnKey:
+class TurnKey(Struct, frozen=True):
     """The id of a turn and the number of the attempt; every write checks both, so that only the latest can write."""
 
     id: int
@@ -42,11 +43,7 @@ def to_call_id(turn_id: int, seq: int) -> str:
     return f"call_{turn_id}_{seq}"
 
 
-UNREAD = object()
-
-
-@dataclass(frozen=True, slots=True)
-class ToolUse:
+class ToolUse(Struct, frozen=True):
     """The use of a tool that a step records: the call, or its result.
 
     `outcome` is the kind of outcome of a result. `confirmation` is, for a result, its request for approval, and for a
@@ -62,11 +59,10 @@ class ToolUse:
 NO_TOOL = ToolUse()
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True, dict=True):
     """One entry of a turn: a message, a model answer, a tool call or its result.
 
-    `plan` is the plan of an answer in planner mode. `read` caches the parsed content.
+    `plan` is the plan of an answer in planner mode.
     """
 
     seq: int
@@ -77,15 +73,12 @@ class Step:
     speaker: str | None = None
     platform_message_id: str | None = None
     plan: dict[str, Any] | None = None
-    tool: ToolUse = field(default=NO_TOOL, kw_only=True)
-    read: Any = field(default=UNREAD, repr=False, compare=False, kw_only=True)
+    tool: ToolUse = NO_TOOL
 
-    @property
+    @cached_property
     def value(self) -> Any:
         """Return the parsed JSON content of a call or a result; cached, so callers must not modify it."""
-        if self.read is UNREAD:
-            object.__setattr__(self, "read", json.loads(self.content))
-        return self.read
+        return json.loads(self.content)
 
     def to_row(self) -> dict[str, Any]:
         """Return the columns of the step's row in `messages`."""
@@ -105,8 +98,7 @@ class Step:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """One event of a turn, for clients that follow it."""
 
     turn_id: int
@@ -117,15 +109,14 @@ class Event:
 
 def to_step(own: Sequence[Any], tool: Sequence[Any]) -> Step:
     """Build a step from the values of its first fields and of its `ToolUse`; by position, which is faster."""
-    return Step(*own, tool=NO_TOOL if tool[0] is None else ToolUse(*tool))
+    return Step(*own, tool=NO_TOOL if tool[0] is None else ToolUse(*tool))  # type: ignore[misc]  # `own` ends before it
 
 
 # How many fields of `Step` stand before those of `ToolUse`, in the history (`parley_history`) and of a turn.
 PAST_FIELDS, OWN_FIELDS = 7, 8
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """The data of one write: steps, and events for clients that follow the turn."""
 
     steps: Sequence[Step] = ()
@@ -140,8 +131,7 @@ class Entry:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class PastStep:
+class PastStep(Struct, frozen=True):
     """One entry of the history: a step with the id of its turn and the user of that turn."""
 
     turn_id: int

@@ -1,8 +1,8 @@
 """The channels of Postgres by which processes notify each other of turns, and the request to stop one."""
 
-from dataclasses import asdict, replace
 from typing import Annotated, Any
 
+from msgspec.structs import asdict, replace
 from pydantic import BaseModel, Field, ValidationError
 
 from shared.db.single import SessionSource

@@ -9,11 +9,11 @@ import contextlib
 import json
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import asyncpg
+from msgspec import Struct, field
 
 from agent.journal.steps import Event
 from agent.live.announcer import STOPPING_SECONDS, Outage, TurnReaders
@@ -27,6 +27,7 @@ from shared.db.single import SessionSource
 from shared.db.statements import load_statements
 from shared.errors import Stopping
 from shared.log import get_logger
+from shared.messages import to_fields
 from shared.text import to_id
 
 if TYPE_CHECKING:
@@ -44,8 +45,7 @@ PING_SECONDS = 4.0
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class _Observers:
+class _Observers(Struct, frozen=True):
     # Called with the id of a turn that is to stop, and whether it is stored; with a table that an admin has changed
     # (None: any may have been).
     of_cancellations: list[Callable[[int, bool], None]] = field(default_factory=list)
@@ -192,7 +192,7 @@ class Listener(TurnReaders):
             # A message for which no turn could begin has no events, so its end is built from its response.
             response = await self._read_response(inbox_id, outage)
             if response is not None and not response.turn_id:
-                usage = asdict(response.usage)
+                usage = to_fields(response.usage)
                 end = {"iterations": 0, "usage": usage, "finished": False, "error": response.error, "model": None}
                 return [
                     Event(0, 0, name="message", payload={"content": response.content, "files": []}),

@@ -1,7 +1,8 @@
 """The events of a turn's tool calls and results, for its readers."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from agent.journal.steps import Event, Step
 from agent.live.announcer import Announcer
@@ -11,8 +12,7 @@ from agent.tools.outcomes import NeedsApproval, Outcome, is_error
 from agent.tools.toolbox import Toolbox
 
 
-@dataclass(frozen=True, slots=True)
-class ToolEvents:
+class ToolEvents(Struct, frozen=True):
     """Creates the events of one turn's tool calls; tool providers may add events of their own."""
 
     announcer: Announcer

@@ -3,8 +3,9 @@
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
+
+from msgspec import Struct, field
 
 from agent.llm.completions import (
     AttemptState,
@@ -49,8 +50,7 @@ PASSING = frozenset({Cause.RATE_LIMITED, Cause.UNREACHABLE, Cause.MALFORMED, Cau
 PERHAPS_IMAGES = frozenset({Cause.REQUEST_REFUSED, Cause.IMAGES_REFUSED})
 
 
-@dataclass(frozen=True, slots=True)
-class RouteKnowledge:
+class RouteKnowledge(Struct, frozen=True):
     """State about the routes that all model calls of a process share and update.
 
     `protocols`: those of the routes that do not use native tool calling, by route. `published_window` returns the
@@ -79,8 +79,7 @@ class RouteKnowledge:
             self.events["fallback", first, name] += 1
 
 
-@dataclass(slots=True)
-class _RouteState:
+class _RouteState(Struct):
     # The state of one route in this call; `window`: its window in tokens, set once it has finally refused the prompt.
     tries: int = 0
     cause: Cause | None = None
@@ -89,8 +88,7 @@ class _RouteState:
     images_refused: Cause | None = None
 
 
-@dataclass(slots=True)
-class Attempts:
+class Attempts(Struct):
     """The attempts of one model call on all its routes, until `deadline` (seconds of the monotonic clock)."""
 
     request: ModelRequest

@@ -1,7 +1,8 @@
 """The registration of built-in models, which need no provider."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from agent.llm.completions import Model
 from agent.llm.protocols.protocol import NATIVE, Protocol
@@ -9,8 +10,7 @@ from shared.clock import Clock
 from shared.settings import Settings
 
 
-@dataclass(frozen=True, slots=True)
-class BuiltInModel:
+class BuiltInModel(Struct, frozen=True):
     """A model that needs no provider; `build` returns None if the settings do not enable it.
 
     `is_only`: if it is enabled, no other route is used, and requests contain the number of model calls so far in the

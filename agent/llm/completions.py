@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, Protocol
 from uuid import uuid4
+
+from msgspec import Struct, field
 
 from shared.messages import EstimatedUsage, Sampling, Usage
 from shared.text import clean, count_tokens
@@ -24,8 +25,7 @@ NO_TOOL = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(Struct, frozen=True):
     """A tool call as the model wrote it: the wire name and the raw JSON text of the arguments."""
 
     id: str
@@ -42,8 +42,7 @@ def to_tool_calls(triples: Iterable[tuple[str | None, str | None, str | None]]) 
     return tuple(calls.values())
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRequest:
+class ModelRequest(Struct, frozen=True):
     """One request to a model, in the OpenAI shape.
 
     `models` are tried before those of the settings. `position` is the number of model calls in this conversation's
@@ -72,16 +71,14 @@ class RequestWriter(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class RejectedCall:
+class RejectedCall(Struct, frozen=True):
     """A paid attempt without a usable answer."""
 
     model: str
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True)
-class RouteAttempt:
+class RouteAttempt(Struct, frozen=True):
     """One attempt on a route: `answered`, the `Cause` of its failure, or why the route was passed over.
 
     `is_pruned`: parts of the prompt were left out, because it was longer than the model's window.
@@ -94,8 +91,7 @@ class RouteAttempt:
     is_pruned: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(Struct, frozen=True):
     """One model answer; `rejected` are the paid attempts before it, `thinking` is not part of `text`."""
 
     text: str
@@ -151,8 +147,7 @@ class RouteFailed(Exception):
         super().__init__(cause.value)
 
 
-@dataclass(slots=True)
-class AttemptState:
+class AttemptState(Struct):
     """One running attempt, which has `limit` seconds, and streams its text to `on_text` if that is set.
 
     `tries` counts the attempts of this call on this route, from 1. `usage` is set if the attempt is cancelled after the
@@ -173,8 +168,7 @@ class Model(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class CallObserver:
+class CallObserver(Struct, frozen=True):
     """The callbacks of a model call over all its attempts.
 
     `on_text` receives the streamed text; `on_reset` is called if the text so far belongs to a failed attempt. `spent`

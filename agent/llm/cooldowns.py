@@ -1,7 +1,8 @@
 """Cooldowns: which routes are avoided for a while after a failure, and for how long."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from agent.llm.completions import Cause, RouteFailed
 from shared.clock import Clock
@@ -48,8 +49,7 @@ def to_cause_line(name: str, cause: Cause) -> str:
     return " ".join(filter(None, (SENTENCES[cause].format(name=name), REMEDIES.get(cause))))
 
 
-@dataclass(slots=True)
-class Cooldown:
+class Cooldown(Struct):
     """The time until which a route is avoided (seconds of the monotonic clock), after so many failures in a row.
 
     `probe_at`: when it is tried nevertheless if no other route is left, for a route that only an operator can mend.

@@ -8,9 +8,11 @@ beginning of the prompt stays in the provider's cache.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from agent.llm.completions import ModelRequest, RouteFailed, count_prompt
 from agent.prompts import prompts
@@ -58,8 +60,7 @@ def estimate_window(request: ModelRequest, failure: RouteFailed) -> int:
     return int(tokens * share)
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
+class _Parts(Struct, frozen=True):
     # The parts of a prompt: `history` has one part per turn, `waves` one per answer of this turn and its results.
     system: Part
     history: tuple[Part, ...]

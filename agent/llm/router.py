@@ -5,8 +5,9 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from functools import lru_cache
+
+from msgspec.structs import replace
 
 from agent.llm.attempts import Attempts, RouteKnowledge
 from agent.llm.completions import CallObserver, Completion, Model, ModelRequest

@@ -1,8 +1,9 @@
 """Images in a request: inserted for models that accept images, replaced by text for others."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from agent.llm.completions import ModelRequest
 from agent.prompts import prompts

@@ -4,9 +4,11 @@ A fact that contradicts a known one supersedes it: the old one stays as history 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from shared.db.driver import Session
 from shared.db.statements import load_statements
@@ -27,8 +29,7 @@ LEAST_CONFIDENCE = 0.5
 LEAST_SHARED, OWN, SAME = 0.3, 0.8, 0.8
 
 
-@dataclass(frozen=True, slots=True)
-class Statement:
+class Statement(Struct, frozen=True):
     """A message in which a person may have stated facts; `typed` is what they typed and spoke, without quotes."""
 
     user_id: int
@@ -39,8 +40,7 @@ class Statement:
     said_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(Struct, frozen=True):
     """A fact that was stated in a message; `replaces` is the memory that it contradicts.
 
     Its author is the person when it has their words; the model may have taken others from what strangers wrote.

@@ -1,14 +1,14 @@
 """Transcripts of recordings, which stand below the message of a turn, under the headings that `context` gives them."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from agent.prompts import prompts
 from shared.memory.tokenizer import MAX_CONTENT_CHARS, split_text
 
 
-@dataclass(frozen=True, slots=True)
-class Transcript:
+class Transcript(Struct, frozen=True):
     """What is said in a file of a turn; `is_own`: the writer spoke it, otherwise it may be somebody else's speech."""
 
     file_id: int

@@ -10,8 +10,10 @@ stands; the rest of the text stays as it is. `PROSE` and `CODE` say which rule r
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from agent.outflow.hosts import LINK_SCHEMES, Hosts, scheme_of
 from agent.outflow.tokens import Kind, Place, Token, find_open, next_token, split_code
@@ -69,8 +71,7 @@ DEFINITION = re.compile(rf"{HEAD}[\s>*+\-\d.)\[]")
 FENCE_BEGINNING = re.compile(r" {0,3}(?:[`~]|$)")
 
 
-@dataclass(frozen=True, slots=True)
-class LinkRules:
+class LinkRules(Struct, frozen=True):
     """What is allowed: images whose URLs begin with `own_files`, and links to `hosts`; None: links to all hosts."""
 
     own_files: str

@@ -10,10 +10,13 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import islice
 from typing import Any
 from urllib.parse import quote
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from agent.outflow.hosts import Hosts, host_of
 from agent.outflow.links import CUTS, MARKED, LinkFilter, LinkRules
@@ -115,17 +118,16 @@ def squeeze(text: str) -> str:
     return SEPARATORS.sub("", text).lower()
 
 
-@dataclass(frozen=True, slots=True)
-class OutflowRules:
+class OutflowRules(Struct, frozen=True, dict=True):
     """What is the same for every turn: the secrets, and the address under which our own files are found."""
 
     base_url: str = "http://127.0.0.1:8080"
     secrets: Secrets = field(default_factory=Secrets)
-    own_host: str = field(init=False)
 
-    def __post_init__(self) -> None:
-        """Read the host of the address, once for all turns."""
-        object.__setattr__(self, "own_host", host_of(self.base_url))
+    @cached_property
+    def own_host(self) -> str:
+        """Return the host of the address, read once for all turns."""
+        return host_of(self.base_url)
 
 
 class Outflow:

@@ -5,9 +5,11 @@ as all agree, and what follows from the line for the next one.
 """
 
 import re
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from shared.text import fence_after, fence_mark
 
@@ -27,8 +29,7 @@ TAG_END = re.compile(r"[<>]")
 OPEN_END = re.compile(r"\](?:[(:]\s*<?)?$")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where a line stands.
 
     `fence`: the line that opened the code block around it; `is_blank`: nothing but line breaks has followed that line;

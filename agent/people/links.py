@@ -1,11 +1,11 @@
 """The one-time links that open the chat page as a person."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 from secrets import token_hex, token_urlsafe
 from typing import Literal, Protocol
 
 from itsdangerous import BadSignature, URLSafeSerializer
+from msgspec import Struct
 
 from shared.clock import Clock
 from shared.messages import Sender
@@ -36,8 +36,7 @@ class Signer(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class LinkSigner:
+class LinkSigner(Struct, frozen=True):
     """Signs links in a process that has no app."""
 
     settings: Settings
@@ -45,8 +44,7 @@ class LinkSigner:
     clock: Clock
 
 
-@dataclass(frozen=True, slots=True)
-class LinkClaim:
+class LinkClaim(Struct, frozen=True):
     """What a link says: whom it signs in, how the person got it, its own number, and until when it is valid."""
 
     account: Sender

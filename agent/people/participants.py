@@ -1,9 +1,11 @@
 """The participants of a turn: the user of an identity, the persona and the conversation of a place."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 
 from agent.people.module_rules import ModuleRules, to_module_rules
 from agent.prompts import prompts
@@ -22,16 +24,14 @@ ChosenBy = Literal["channel", "server", "platform", "default", "built_in", "agen
 DEFAULT_MAX_OUTPUT_TOKENS = 2048
 
 
-@dataclass(frozen=True, slots=True)
-class ListedSkill:
+class ListedSkill(Struct, frozen=True):
     """A skill as the prompt shows it."""
 
     name: str
     description: str
 
 
-@dataclass(frozen=True, slots=True)
-class PersonaSkills:
+class PersonaSkills(Struct, frozen=True):
     """The skills of a persona: the names that it lists, and those of them that are rows of the table."""
 
     names: tuple[str, ...] = ()
@@ -41,8 +41,7 @@ class PersonaSkills:
 NO_SKILLS = PersonaSkills()
 
 
-@dataclass(frozen=True, slots=True)
-class ListedAgent:
+class ListedAgent(Struct, frozen=True):
     """A listed agent; `requires` is the permission to use it. `persona_id` is None for a remote agent with a URL.
 
     `peers` are the names of the agents that it may ask, None: all. `is_scripted`: it answers by a script of its own.
@@ -56,8 +55,7 @@ class ListedAgent:
     is_scripted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedUser:
+class ResolvedUser(Struct, frozen=True):
     """The fields of a user that a turn needs."""
 
     id: int
@@ -83,8 +81,7 @@ class ResolvedUser:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """Which version of a persona answers, a row of `persona_versions`, and why it; the built-in one has no versions."""
 
     by: ChosenBy = "built_in"
@@ -94,8 +91,7 @@ class Choice:
 BUILT_IN = Choice()
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedPersona:
+class ResolvedPersona(Struct, frozen=True):
     """The fields of a persona that a turn needs.
 
     `allowed_modules` None: all modules that the permission allows. `max_temperature` is the highest that a program may
@@ -120,8 +116,7 @@ class ResolvedPersona:
         return (self.model,) if self.model else ()
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedConversation:
+class ResolvedConversation(Struct, frozen=True):
     """The fields of a conversation that a turn needs.
 
     `is_new`: it was made just now. `summary` holds what was said up to `summarized_turn_id`. That of a direct
@@ -138,8 +133,7 @@ class ResolvedConversation:
     has_memories: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Participants:
+class Participants(Struct, frozen=True):
     """The participants of a turn; `turn_id` is its id, drawn for a new one.
 
     `agents` are the enabled agents of this installation, `modules` what admins have said of its modules.
@@ -196,8 +190,7 @@ async def to_participants(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Rights:
+class Rights(Struct, frozen=True):
     """A user's permission and the modules that the persona allows; `has_persona` is False for the built-in one.
 
     `modules` is what admins have said of modules.

@@ -1,8 +1,9 @@
 """Personas: the most specific one for a place, one by its id, and one with other fields."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from agent.people.participants import DEFAULT_MAX_OUTPUT_TOKENS, ResolvedPersona, to_persona
 from shared.db.driver import Session

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, cast
+
+from msgspec import Struct
 
 from agent.turn.confirmations.rows import ask_about_command, use_yes_to_command
 from shared.db.driver import Session
@@ -18,8 +19,7 @@ class NothingToConfirm(Refusal):
     code = "nothing_to_confirm"
 
 
-@dataclass(frozen=True, slots=True)
-class Confirmed:
+class Confirmed(Struct, frozen=True):
     """A confirmed command: what it does, and to which memories."""
 
     action: Action

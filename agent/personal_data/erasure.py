@@ -4,9 +4,10 @@ The wish is stored before anything is erased. Each step can be repeated: after a
 storage no longer holds loses its row.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct
 
 from agent.memory.deletion import DELETED
 from agent.queue.redaction import redact
@@ -27,8 +28,7 @@ STEP = 100
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Erased:
+class Erased(Struct, frozen=True):
     """A finished erasure, with the numbers of rows and files by kind."""
 
     id: int

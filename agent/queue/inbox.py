@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import asdict, replace
 
 from agent.live.notifier import JobTaker, Notifier
 from agent.queue.job import MAX_COALESCED, Job, Waiting
@@ -26,7 +28,6 @@ from shared.messages import (
     PlatformContext,
     ProgramRequest,
     Sender,
-    to_fields,
 )
 from shared.text import clean, without_credential, without_credentials_in, write_json
 from shared.tracing.spans import record_first
@@ -45,8 +46,7 @@ PREPARATION = {"messages": MAX_COALESCED * 2}
 BEGIN_SECONDS = 0.05
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(Struct, frozen=True):
     """The inbox row of an event; `is_new` is False if the event had been stored before."""
 
     inbox_id: int
@@ -224,7 +224,7 @@ def to_event(message: IncomingMessage) -> dict[str, Any]:
         context = replace(context, earlier=earlier)
     return {
         "adapter": message.adapter,
-        **to_fields(place),
+        **asdict(place),
         "event_id": clean(message.event_id),
         "place_key": place.key,
         "user_id": clean(sender.platform_user_id),
@@ -238,9 +238,9 @@ def to_event(message: IncomingMessage) -> dict[str, Any]:
         "decision": asdict(message.decision) if message.decision else None,
         "replied_to": _cleaned_or_none(message.replied_to),
         "again_of": message.again_of,
-        "due_job": asdict(message.due_job) if message.due_job else None,
+        "due_job": to_builtins(message.due_job) if message.due_job else None,
         "credentials": asdict(message.credentials) if message.credentials else None,
-        "request": without_credentials_in(asdict(message.request)) if message.request else None,
+        "request": without_credentials_in(to_builtins(message.request)) if message.request else None,
     }
 
 

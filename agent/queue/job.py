@@ -5,10 +5,12 @@ import json
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from agent.journal.steps import TurnKey
 from agent.people.billing.budget import PaidCall
@@ -24,8 +26,7 @@ POLL_SECONDS, HELD_SECONDS = 0.25, 2.0
 FRESH_SECONDS = 0.5
 
 
-@dataclass(eq=False, slots=True)
-class Slot:
+class Slot(Struct, eq=False):
     """The slot of one job. Without `running` it is unlimited, as for the turns of delegated tasks.
 
     A turn leaves its slot while it waits for something else than a model. It gets one again within `return_seconds`,
@@ -56,8 +57,7 @@ class Slot:
         await self.enter()
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """How many turns one worker has in work at once.
 
     `running` counts those that hold a slot. `per_person` and `per_server` also count those that have released their
@@ -71,8 +71,7 @@ class Bounds:
     return_seconds: float = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The limits of a worker.
 
     A job is retried for up to `retry_seconds` while the database is down. When the worker stops, running jobs get
@@ -88,8 +87,7 @@ class Limits:
     held_seconds: float = HELD_SECONDS
 
 
-@dataclass(frozen=True, slots=True)
-class _Holder:
+class _Holder(Struct, frozen=True):
     job_id: int
     person: str
     server: str | None
@@ -171,8 +169,7 @@ def _decrease(counts: Counter[str], key: str) -> None:
         del counts[key]
 
 
-@dataclass(eq=False, slots=True)
-class Prefetch:
+class Prefetch(Struct, eq=False):
     """What the turn of a job begins with, read by the statement that stored its message, `stored_at`.
 
     `flushed` is awaited by those who may tell nobody before that the message is stored: True once it is flushed, with
@@ -207,8 +204,7 @@ class Prefetch:
             self.flushed.set_result(is_flushed)
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """A queued job: run the next turn of the place of the message `inbox_id`.
 
     `was_lost`: the previous attempt in this process lost the database connection, which does not count as a failure.
@@ -222,14 +218,13 @@ class Job:
     inbox_id: int
     was_lost: bool = False
     last_error: str | None = None
-    slot: Slot = field(default_factory=Slot, compare=False)
+    slot: Slot = field(default_factory=Slot)
     deaths: int | None = None
-    unpaid: dict[TurnKey, Sequence[PaidCall]] = field(default_factory=dict, compare=False)
-    prefetch: Prefetch | None = field(default=None, compare=False)
+    unpaid: dict[TurnKey, Sequence[PaidCall]] = field(default_factory=dict)
+    prefetch: Prefetch | None = None
 
 
-@dataclass(slots=True)
-class Claim:
+class Claim(Struct):
     """What a worker asks one statement for: as many jobs as it has reserved slots for, which is `room`.
 
     `parameters` are those of `take_jobs`; `jobs` are what it got; `last_server` is that of the job that was taken last.
@@ -256,8 +251,7 @@ class Claim:
             self.last_server = row["server"]
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(Struct, frozen=True):
     """An open message: one that waits for a turn, or whose turn is running (`turn_id`).
 
     `changed_at`: when it was stored, or edited last.

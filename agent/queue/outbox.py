@@ -10,9 +10,11 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from agent.people.hops import installation_id
 from agent.prompts import prompts
@@ -59,8 +61,7 @@ def boot_seconds() -> float:
     return time.clock_gettime(BOOT_CLOCK)
 
 
-@dataclass(slots=True)
-class Claim:
+class Claim(Struct):
     """This process's claim on a reply, the `number`-th one of that reply, made at `made_at` of `boot_seconds`.
 
     The reply was then `age` seconds old.
@@ -92,8 +93,7 @@ class Claim:
         self.made_at = now
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryInfo:
+class DeliveryInfo(Struct, frozen=True):
     """What affects the delivery of a turn's reply; the defaults are those of a reply without a turn.
 
     `asker`: the platform's id of the user who wrote the last message. `was_edited`: that message was edited after the
@@ -115,8 +115,7 @@ class DeliveryInfo:
     key_text: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """A reply and its destination; `turn_id` is 0 if no turn could begin. All delivery attempts use the same `nonce`.
 
     Senders check the `claim` before each post.
@@ -130,8 +129,8 @@ class Reply:
     content: str
     files: tuple[ReplyFile, ...]
     choices: tuple[str, ...] = ()
-    delivery: DeliveryInfo = field(default=DeliveryInfo(), compare=False)
-    claim: Claim | None = field(default=None, compare=False, repr=False)
+    delivery: DeliveryInfo = DeliveryInfo()
+    claim: Claim | None = None
 
     @property
     def age(self) -> float:
@@ -171,11 +170,11 @@ class Reply:
         """Return its row as `parley_close_turn` takes it; this worker claims it for `lease` seconds, None for none."""
         return {
             "adapter": self.adapter,
-            **to_fields(self.place),
+            **asdict(self.place),
             "place_key": self.place.key,
             "reply_to": self.reply_to,
             "content": self.content,
-            "files": [asdict(file) for file in self.files],
+            "files": [to_fields(file) for file in self.files],
             "choices": list(self.choices),
             "status": "delivered" if lease is None else "claimed",
             "lease": lease,

@@ -8,8 +8,9 @@ stays, which others have read; one that is still being written is stopped and wi
 import asyncio
 import json
 from collections.abc import Collection
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from agent.journal.files import PendingFile, with_file_lines
 from agent.journal.quotes import with_earlier
@@ -36,8 +37,7 @@ LEAST_REPEATED = 8
 log = get_logger()
 
 
-@dataclass(slots=True)
-class _Found:
+class _Found(Struct):
     # Counts of deleted and of quoting messages, keys of files to delete; `is_waiting`: a quoting message still waits.
     own: int = 0
     quoting: int = 0
@@ -45,8 +45,7 @@ class _Found:
     is_waiting: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Gone:
+class _Gone(Struct, frozen=True):
     # Messages that are removed; `is_author_gone`: nothing may say whose they were.
     platform: str
     message_ids: Collection[str]

@@ -7,7 +7,8 @@ job.
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from agent.live.notifier import JobTaker
 from agent.people.billing.budget import end_expired
@@ -33,8 +34,7 @@ RESTART_SECONDS = 1.0
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class PeriodicTask:
+class PeriodicTask(Struct, frozen=True):
     """Background work of a worker: `run` is called every `seconds`; if that is None, once, until it is cancelled.
 
     Work that nobody waits for `can_wait`: it begins when no turn has run here for half a second, or after ten seconds.

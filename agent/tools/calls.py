@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Flag, auto
 from math import isfinite
 from typing import Any
+
+from msgspec import Struct
 
 from agent.journal.steps import Step, TurnKey
 from agent.people.participants import ResolvedConversation, ResolvedUser
@@ -24,8 +25,7 @@ NO_OBJECT = f"The arguments must be a JSON object, nested at most {MAX_DEPTH} de
 TOO_LARGE = f"The arguments are larger than {MAX_ARGUMENT_CHARS:,} characters."
 
 
-@dataclass(frozen=True, slots=True)
-class PendingCall:
+class PendingCall(Struct, frozen=True):
     """A call that has not run yet; `id` is the same in every attempt at its turn.
 
     `confirmation` is set for a call that the user was asked about, as in `ToolUse`. `agreed_to` is what the approved
@@ -73,8 +73,7 @@ class Taint(Flag):
     WHOLE = UNTRUSTED | PRIVATE
 
 
-@dataclass(frozen=True, slots=True)
-class CallingTurn:
+class CallingTurn(Struct, frozen=True):
     """The parts of the calling turn that tool providers may use.
 
     `deadline` is in seconds on the monotonic clock. `numbers` yields the positions of model calls in a scripted

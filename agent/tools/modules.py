@@ -9,13 +9,15 @@ import importlib
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import EntryPoint
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from agent.tools.providers import NO_TEXTS, ToolProvider
 from shared.hooks import ModuleRoute, ModuleTick
@@ -36,8 +38,7 @@ WIRE_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Module:
+class Module(Struct, frozen=True):
     """A loaded module. `source` is shown to operators: a folder, or a package with its version.
 
     `off` has the reasons of the tools that lack something in the settings, by full name.
@@ -52,8 +53,7 @@ class Module:
     ticks: tuple[ModuleTick, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleFailure:
+class ModuleFailure(Struct, frozen=True):
     """A module that failed to load, and the reason."""
 
     name: str
@@ -66,16 +66,14 @@ class ModuleFailure:
         return f"{type(self.error).__name__}: {self.error}"
 
 
-@dataclass(frozen=True, slots=True)
-class FoundModules:
+class FoundModules(Struct, frozen=True):
     """The modules of all three sources, in the order of the sources."""
 
     loaded: tuple[Module, ...]
     failed: tuple[ModuleFailure, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
+class _Candidate(Struct, frozen=True):
     name: str
     source: str
     load: Callable[[], ModuleType]

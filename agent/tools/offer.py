@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from agent.llm.completions import count_prompt
 from agent.people.module_rules import ModuleRules
@@ -20,8 +22,7 @@ LOCAL = re.compile(r"^local(?:__|\.)")
 DELEGATE = "agents.delegate"
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """The user, persona and place that decide which tools may be used, and what admins have said of `modules`.
 
     `agents` are the agents that an admin has listed; `hops` are the names of the agents that delegated the task to this
@@ -51,8 +52,7 @@ def with_rights(scope: Scope, rights: Rights, settings: Settings) -> Scope:
     return replace(scope, user=user, persona=persona, modules=rights.modules)
 
 
-@dataclass(frozen=True)
-class Offer:
+class Offer(Struct, frozen=True, dict=True):
     """The tools of one turn, in the same order for every model call.
 
     `instructions` is the text that their modules add to the system prompt. `left_out` may be used too, but did not fit:

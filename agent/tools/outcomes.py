@@ -7,10 +7,11 @@ both.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from math import isfinite
 from typing import Any, Literal, assert_never
 
+from msgspec import Struct, field
+from msgspec.structs import asdict
 from pydantic_core import to_jsonable_python
 
 from agent.journal.steps import OutcomeKind, Step
@@ -29,8 +30,7 @@ FILE_KEYS = ("file_id", "filename", "url")
 Reason = Literal["tool", "taint"]
 
 
-@dataclass(frozen=True, slots=True)
-class ModelWork:
+class ModelWork(Struct, frozen=True):
     """The work of models for a tool call: the number of model calls, their usage and the complete text they wrote."""
 
     model_calls: int = 0
@@ -41,8 +41,7 @@ class ModelWork:
 NO_WORK = ModelWork()
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalRequest:
+class ApprovalRequest(Struct, frozen=True):
     """A request for approval of one call with these arguments (JSON text); `text` is the question to the user.
 
     A request for several calls, which are approved or denied together, has the names of their tools, separated by
@@ -71,8 +70,7 @@ class ApprovalRequest:
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Returned:
+class Returned(Struct, frozen=True):
     """The return value of a provider's call: a value, an error or a request for approval, and the work of models."""
 
     value: Any = None
@@ -81,33 +79,29 @@ class Returned:
     work: ModelWork = NO_WORK
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """The call succeeded. `full` is the result before it was cut for the model; None when it was not cut."""
 
     content: str
     work: ModelWork = NO_WORK
-    full: str | None = field(default=None, kw_only=True)
+    full: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """The call failed, or is not permitted."""
 
     content: str
     work: ModelWork = NO_WORK
 
 
-@dataclass(frozen=True, slots=True)
-class NotRun:
+class NotRun(Struct, frozen=True):
     """The call was skipped for a reason other than its tool or its arguments."""
 
     content: str
     work: ModelWork = NO_WORK
 
 
-@dataclass(frozen=True, slots=True)
-class NeedsApproval:
+class NeedsApproval(Struct, frozen=True):
     """The call was not run, because it needs approval; the turn ends with the question."""
 
     content: str

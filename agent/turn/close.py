@@ -4,8 +4,10 @@ import asyncio
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from agent.journal.responses import to_calls_made
 from agent.journal.steps import Entry, Event, Step
@@ -37,8 +39,7 @@ BEFORE_COMMAND = re.compile(r"^[\s/]+")
 Status = Literal["answered", "refused", "failed", "cancelled"]
 
 
-@dataclass(frozen=True, slots=True)
-class TurnResult:
+class TurnResult(Struct, frozen=True):
     """The result of a turn as the user sees it; its cost is in `Spend`, its steps are in `TurnLog`.
 
     `finished` is False when the answer is incomplete; `error` is an error code, `cause` a technical description of it.
@@ -56,8 +57,7 @@ class TurnResult:
     question: ApprovalRequest | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ClosedTurn:
+class ClosedTurn(Struct, frozen=True):
     """The stored reply of a turn, and the confirmation that it asks for, if any.
 
     `has_next` tells whether the next turn of the place waits, now that the job has ended; None if it has not.
@@ -283,7 +283,7 @@ def _last_events(
     action = find_action(turn)
     return [
         *turn.announcer.thinking(answer.thinking),
-        turn.announcer.event("message", content=answer.text, files=[asdict(file) for file in files], **choices),
+        turn.announcer.event("message", content=answer.text, files=[to_fields(file) for file in files], **choices),
         turn.announcer.event(
             "turn_complete",
             iterations=count_iterations(turn),

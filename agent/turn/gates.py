@@ -1,7 +1,8 @@
 """Why a turn ends without the model's answer: the gates before it, and what interrupts it on its way."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from agent.llm.cooldowns import to_cause_lines
 from agent.people.billing.budget import AdmissionStatus

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from agent.journal.steps import Step, ToolUse, to_call_id
 from agent.llm.completions import Completion, ModelRequest, Stop
@@ -15,8 +16,7 @@ from agent.turn.running import RunningTurn
 from shared.text import count_tokens
 
 
-@dataclass(frozen=True, slots=True)
-class ModelTurn:
+class ModelTurn(Struct, frozen=True):
     """A model answer as the mode reads it: the final answer (`is_answer`), or tool calls before the next request.
 
     `text` is the part for the user, without protocol syntax. `calls` may run now; `results` is the number of results
@@ -96,5 +96,4 @@ def to_step(turn: RunningTurn, seq: int, name: str, arguments: str) -> Step:
         content=content,
         token_count=count_tokens(to_shown_arguments(content)) + count_tokens(name),
         tool=ToolUse(to_call_id(turn.key.id, seq), turn.offer.full_name(name)),
-        read=tool_arguments,
     )

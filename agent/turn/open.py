@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 from operator import attrgetter
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from agent.journal.files import PendingFile, with_file_lines
 from agent.journal.quotes import with_earlier
@@ -40,15 +42,14 @@ from shared.db.driver import Connection, Session
 from shared.db.statements import load_statements
 from shared.errors import Superseded
 from shared.memory.recall import WordMatches
-from shared.messages import AGENT_ADAPTERS, to_fields
+from shared.messages import AGENT_ADAPTERS
 from shared.tasks import ignore_result
 from shared.text import count_tokens
 
 statements = load_statements(__file__)
 
 
-@dataclass(frozen=True, slots=True)
-class Opening:
+class Opening(Struct, frozen=True):
     """What an attempt at a turn starts with; `began` are seconds on the monotonic clock.
 
     `is_begun`: another attempt has begun the turn. `answer` is set when the message may answer a request for approval.
@@ -275,7 +276,7 @@ async def _begin(
         "loop_mode": loop_mode,
         "changed_at": [moment.isoformat() for moment in opening.changed_at],
     }
-    parameters |= to_fields(reservation) | entry.to_parameters()
+    parameters |= asdict(reservation) | entry.to_parameters()
     searching = (
         None if request.message.attachments else _start_search(services, opening, PastStep(key.id, None, steps[0]))
     )

@@ -1,6 +1,7 @@
 """Before the first model call of a turn: files are stored, recordings transcribed, and the context is built."""
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from agent.journal.records import record
 from agent.journal.steps import Entry, PastStep, count_calls
@@ -24,8 +25,7 @@ from agent.turn.tool_models import ToolModels
 from shared.tracing.spans import span
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
+class Prompt(Struct, frozen=True):
     """The context of the turn's model calls, and the files of its message that are missing from it."""
 
     context: Context

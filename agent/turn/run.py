@@ -4,7 +4,8 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from agent.journal.records import settle
 from agent.journal.steps import TurnKey
@@ -106,8 +107,7 @@ async def answer_turn(services: TurnServices, turn: RunningTurn, cancellations: 
     return answer
 
 
-@dataclass(slots=True)
-class TurnEnd:
+class TurnEnd(Struct):
     """How an attempt at a turn ended; `closed_at` is its time in seconds on the monotonic clock."""
 
     answer: TurnResult | None = None

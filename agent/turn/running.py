@@ -4,9 +4,11 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Literal
+
+from msgspec import Struct, field
+from msgspec.structs import asdict, replace
 
 from agent.journal.files import PendingFile
 from agent.journal.steps import PastStep, TurnKey, TurnLog
@@ -22,15 +24,14 @@ from agent.turn.confirmations.decisions import DecisionResult
 from shared.clock import Clock
 from shared.errors import Stopped
 from shared.memory.recall import WordMatches
-from shared.messages import IncomingMessage, Usage, to_fields
+from shared.messages import IncomingMessage, Usage
 
 # A turn that is refused again and again must not fill the database.
 MOST_DECISIONS = 200
 REMEMBERED_STOPS = 200
 
 
-@dataclass
-class Decisions:
+class Decisions(Struct):
     """Collects decisions of a running turn; the statement that ends the turn stores them."""
 
     attempts: list[RouteAttempt] = field(default_factory=list)
@@ -52,12 +53,11 @@ class Decisions:
 
     def describe(self) -> dict[str, Any]:
         """Return the decisions in the form that `turn_contexts.reasons` stores."""
-        routes = [to_fields(attempt) for attempt in self.attempts[:MOST_DECISIONS]]
+        routes = [asdict(attempt) for attempt in self.attempts[:MOST_DECISIONS]]
         return {"budget": {"admissions": self.admissions}, "routes": routes}
 
 
-@dataclass
-class Spend:
+class Spend(Struct):
     """Counts the model calls of a turn; kept when the turn fails, so that closing it still pays for them.
 
     `estimate` is an upper estimate of the next model call, in tokens; `price` the highest price of a token in US
@@ -140,8 +140,7 @@ class Spend:
         return 0 if self.numbers is None else next(self.numbers)
 
 
-@dataclass(slots=True)
-class Timings:
+class Timings(Struct):
     """How many seconds the parts of an attempt at a turn took together."""
 
     context: float = 0.0
@@ -162,8 +161,7 @@ class Timings:
 RESERVATION_SLACK_SECONDS = 30
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """The message that a turn answers, stored in the inbox rows `inbox_ids`, and the history before it.
 
     `taint` is the taint of the turn that delegated this message as a task; empty for a user's own message. `said` is
@@ -178,8 +176,7 @@ class Request:
     said: Sequence[str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(Struct, frozen=True):
     """How an attempt at a turn began; `began` and `deadline` are seconds on the monotonic clock.
 
     `failures` is the number of earlier failed attempts, `last_error` the cause of the last. `is_stopped` is True when
@@ -201,8 +198,7 @@ class Start:
     timings: Timings = field(default_factory=Timings)
 
 
-@dataclass(frozen=True, slots=True)
-class RunningTurn:
+class RunningTurn(Struct, frozen=True):
     """A turn that is being run; `log` and `spend` grow with its work, the other fields do not change."""
 
     key: TurnKey

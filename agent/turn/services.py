@@ -1,7 +1,8 @@
 """The collaborators of a turn, built once by the composition root and passed as arguments."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from agent.live.listener import Listener
 from agent.llm.router import Router
@@ -23,8 +24,7 @@ from shared.tasks import FairPool
 MAX_DOWNLOADS, MAX_DOWNLOADS_OF_PERSON = 16, 2
 
 
-@dataclass(frozen=True, slots=True)
-class Files:
+class Files(Struct, frozen=True):
     """The collaborators that download, store and show files. `downloads` bounds the attachments fetched at once."""
 
     storage: Storage
@@ -33,16 +33,14 @@ class Files:
     downloads: FairPool = field(default_factory=lambda: FairPool(MAX_DOWNLOADS, MAX_DOWNLOADS_OF_PERSON))
 
 
-@dataclass(frozen=True, slots=True)
-class Models:
+class Models(Struct, frozen=True):
     """The models, and the modes in which a turn asks them; "native" is always one of the modes."""
 
     router: Router
     modes: Mapping[LoopMode, Mode]
 
 
-@dataclass(frozen=True, slots=True)
-class TurnServices:
+class TurnServices(Struct, frozen=True):
     """The collaborators of a turn."""
 
     settings: Settings

@@ -2,8 +2,9 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from functools import partial
+
+from msgspec import Struct, field
 
 from agent.journal.records import pay, settle
 from agent.llm.completions import CallObserver, ModelRequest, RejectedCall, count_prompt
@@ -31,8 +32,7 @@ MAX_DRAWING_BYTES = 20 * 1024 * 1024
 TOO_LONG = "The text is longer than the language model can read at once."
 
 
-@dataclass(frozen=True, slots=True)
-class ToolModels:
+class ToolModels(Struct, frozen=True):
     """The models of a turn for one of its tools. Calls of tools of the same turn are made one after the other."""
 
     services: TurnServices
@@ -182,8 +182,7 @@ class ToolModels:
         return max(0.0, self.turn.deadline - self.services.clock.monotonic())
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(Struct):
     """One model call: what is reserved for it, its unpaid attempts, and the reservation that it is made with."""
 
     tokens: int

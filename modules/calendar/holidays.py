@@ -1,10 +1,12 @@
 """Finds a holiday by its names, tolerating misspellings, in any country that the name mentions."""
 
 import re
-from dataclasses import dataclass, replace
 from datetime import date
 from difflib import get_close_matches
 from functools import lru_cache
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from modules.calendar.listed import countries, first_days, list_days
 from modules.calendar.table import HOLIDAYS, Holiday, listed_in
@@ -21,8 +23,7 @@ KINDS_OF_NATIONAL_DAY = ("national day", "independence day", "constitution day",
 LEADING_WORD = re.compile(r"^(?:this|next|coming|upcoming|dieses|naechstes|kommendes)\s+")
 
 
-@dataclass(frozen=True, slots=True)
-class DatedHoliday:
+class DatedHoliday(Struct, frozen=True):
     """A holiday with its dates."""
 
     name: str

@@ -1,8 +1,9 @@
 """The most common holidays of the world, with their names, rules and notes."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import date
+
+from msgspec import Struct
 
 from modules.calendar.listed import first_days
 from shared.dates.ranges import add_days, month_of, nth_weekday, weekday_from
@@ -14,8 +15,7 @@ SUNSET = f"{BEGINS_AT_SUNSET}."
 MOON = f"{BEGINS_AT_SUNSET}; the sighting of the moon may move it by a day."
 
 
-@dataclass(frozen=True, slots=True)
-class Holiday:
+class Holiday(Struct, frozen=True):
     """A holiday; `first` gives its first days in a year, `{eve}` in the note stands for the day before."""
 
     name: str

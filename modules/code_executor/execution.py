@@ -6,9 +6,10 @@ import os
 import re
 import signal
 from asyncio import AbstractEventLoop
-from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct
 
 from modules.code_executor.folders import Made, fill_folder, make_run_folder, read_made, read_output
 from modules.code_executor.settings import CodeExecutorSettings
@@ -34,8 +35,7 @@ log = get_logger()
 _pools: WeakKeyDictionary[AbstractEventLoop, FairPool] = WeakKeyDictionary()
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """What to run; `is_shell` makes it a command line instead of Python."""
 
     code: str
@@ -43,8 +43,7 @@ class Request:
     is_shell: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
+class _Outcome(Struct, frozen=True):
     ended: Ended
     output: str
     products: Made

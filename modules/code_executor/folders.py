@@ -5,8 +5,9 @@ import shutil
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from shared.sandbox.job import FILES, OUTPUT, SETTINGS_FOLDER, STATE
 from shared.sandbox.tree import TooDeep, make_folder, read_file, walk
@@ -18,8 +19,7 @@ MAX_MADE = 10
 Stamps = Mapping[str, tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(Struct, frozen=True):
     """The files that a run has made or changed, by name, and the names of those for which there was no room."""
 
     files: Mapping[str, bytes]

@@ -3,8 +3,9 @@
 import asyncio
 import re
 import sysconfig
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from shared.sandbox.job import MEGABYTE, Limits
 from shared.sandbox.programs import confine_binary
@@ -24,8 +25,7 @@ IMPORT = re.compile(r"^[ \t]*(?:from|import)[ \t]+(\w+)([^\n#;]*)", re.MULTILINE
 OTHERS = re.compile(r"\b(?:open|input|exec|eval|compile|globals|locals|__\w+__)\b|\bimport\b.*;|;.*\bimport\b")
 
 
-@dataclass(frozen=True, slots=True)
-class SmallResult:
+class SmallResult(Struct, frozen=True):
     """What was printed, and the value of the expression at the end as Python writes it."""
 
     output: str

@@ -1,7 +1,8 @@
 """What code finds from earlier runs: the files and variables of one person in one conversation."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from shared.db.statements import load_statements
 from shared.errors import ToolError
@@ -15,8 +16,7 @@ MAX_FILES = 20
 MAX_BYTES = 64 * MEGABYTE
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """A workspace as it was read; `state` are the pickled variables."""
 
     file_ids: tuple[int, ...] = ()

@@ -3,10 +3,11 @@
 import asyncio
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from modules.data_analyst.duckdb_engine import run_task
 from modules.data_analyst.queries import MAX_KEYS, SHOWN_COLUMNS, Filters, Relation, build_side, read_measure
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 STATUSES = ("match", "minor_diff", "major_diff", "only_in_a", "only_in_b")
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """What to compare, and from where on a difference counts."""
 
     measure: str

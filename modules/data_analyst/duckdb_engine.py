@@ -7,11 +7,12 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from modules.data_analyst.queries import Column, Query, Relation, quote
 from modules.data_analyst.settings import AnalystSettings
@@ -36,8 +37,7 @@ TEMPORARY_BYTES = 1024 * MEGABYTE
 CGROUP = (Path("/proc/self/cgroup"), Path("/sys/fs/cgroup"))
 
 
-@dataclass(frozen=True, slots=True)
-class FileSource:
+class FileSource(Struct, frozen=True):
     """A CSV, TSV or Parquet file; in SQL it is a view with the source's name."""
 
     name: str

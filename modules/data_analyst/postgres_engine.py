@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import asyncpg
+from msgspec import Struct
 
 from modules.data_analyst.queries import Column, Query, Relation
 from modules.data_analyst.settings import AnalystSettings
@@ -37,8 +37,7 @@ WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped ORDER BY attnum
 """
 
 
-@dataclass(frozen=True, slots=True)
-class PostgresSource:
+class PostgresSource(Struct, frozen=True):
     """A table or view; `password` is None where the login needs none."""
 
     name: str

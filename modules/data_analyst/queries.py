@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Literal
 
+from msgspec import Struct
 from pydantic import Field, WithJsonSchema
 
 from shared.errors import ToolError
@@ -26,8 +26,7 @@ DECIMALS: Mapping[Dialect, str] = {"postgres": "numeric", "duckdb": "DECIMAL(38,
 SHOWN_COLUMNS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """A column as its engine describes it."""
 
     name: str
@@ -48,8 +47,7 @@ class Column:
         return f"rtrim(rtrim(CAST(CAST({name} AS {DECIMALS[dialect]}) AS text), '0'), '.')"
 
 
-@dataclass(frozen=True, slots=True)
-class Relation:
+class Relation(Struct, frozen=True):
     """A table, view or file: its name in the engine's SQL, quoted, and its columns."""
 
     dialect: Dialect
@@ -66,16 +64,14 @@ class Relation:
         return matches[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Struct, frozen=True):
     """A statement and its parameters, which are all text."""
 
     text: str
     parameters: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
+class Measure(Struct, frozen=True):
     """An aggregate: a function and its column, None for the number of rows."""
 
     function: str

@@ -1,9 +1,10 @@
 """Finds the sources that a person may use."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from modules.data_analyst.duckdb_engine import FileSource
 from modules.data_analyst.postgres_engine import PostgresSource
@@ -21,8 +22,7 @@ statements = load_statements(__file__)
 PREFIX = "DATA_ANALYST_"
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """A table, a view or a file that people may ask about, as an admin has named it."""
 
     name: str

@@ -1,10 +1,11 @@
 """The rows of a result, and how their values are written in JSON."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from math import isfinite
 from typing import Any
+
+from msgspec import Struct
 
 from shared.text import clean
 
@@ -15,8 +16,7 @@ EXACT_DIGITS = 15
 MAX_WRITTEN_DIGITS = 400
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Struct, frozen=True):
     """Rows of a result; `is_cut` says that there are more."""
 
     columns: tuple[str, ...]

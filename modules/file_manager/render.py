@@ -6,10 +6,11 @@ import io
 import json
 import mimetypes
 from collections.abc import Callable
-from dataclasses import replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from shared.errors import ToolError
 from shared.sandbox.job import MEGABYTE, Limits

@@ -1,8 +1,9 @@
 """Finds the coordinates of an address, at a service that speaks Nominatim's protocol."""
 
 import json
-from dataclasses import dataclass
 from urllib.parse import urlencode
+
+from msgspec import Struct
 
 from modules.location.settings import LocationSettings
 from shared.errors import ToolError, Unavailable
@@ -12,8 +13,7 @@ from shared.tools import ToolContext
 SECONDS, MAX_BYTES, MOST = 15.0, 500_000, 3
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True):
     """A point on the map, in degrees, with the name that the service has for it."""
 
     label: str

@@ -1,9 +1,11 @@
 """Reads and writes the rows of places, phones and reminders; a position fires reminders in the transaction it is in."""
 
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from hmac import compare_digest
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from modules.location.geofence import distance, is_inside
 from shared.db.driver import Session
@@ -18,8 +20,7 @@ statements = load_statements(__file__)
 PAIRING_MINUTES = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(Struct, frozen=True):
     """A position that a phone has reported, in degrees, with its accuracy in metres."""
 
     latitude: float

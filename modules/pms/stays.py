@@ -1,10 +1,11 @@
 """Stays that people ask for, and what rooms cost for them."""
 
-from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from msgspec import Struct
 
 from modules.pms.settings import PmsSettings
 from shared.db.driver import Session
@@ -18,8 +19,7 @@ statements = load_statements(__file__)
 MAX_ROOMS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Stay:
+class Stay(Struct, frozen=True):
     """The days of arrival and departure, and how many guests."""
 
     check_in: date
@@ -43,8 +43,7 @@ class Stay:
         return f"{_in_words(self.check_in)} to {_in_words(self.check_out)}, {nights}, {guests}"
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(Struct, frozen=True):
     """A free room and its price for a stay."""
 
     room_id: int

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from html import unescape
 from typing import Any, Literal, Protocol
+
+from msgspec import Struct
 
 from modules.research.settings import ResearchSettings
 from shared.errors import ToolError, Unavailable
@@ -26,8 +27,7 @@ TAG = re.compile(r"<[^<>]{0,200}>")
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(Struct, frozen=True):
     """What to search for; with `since`, only what is not older."""
 
     text: str
@@ -36,8 +36,7 @@ class Query:
     since: Since | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """One result; `date` is as the engine writes it, empty if it names none."""
 
     title: str
@@ -65,8 +64,7 @@ def find_engine(settings: ResearchSettings) -> Engine | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class SearXNG:
+class SearXNG(Struct, frozen=True):
     """A SearXNG server whose `search.formats` include `json`."""
 
     url: str
@@ -84,8 +82,7 @@ class SearXNG:
         return _to_results(_json(response, hint).get("results"), "content", ("publishedDate",), count=query.count)
 
 
-@dataclass(frozen=True, slots=True)
-class Brave:
+class Brave(Struct, frozen=True):
     """The Brave Search API."""
 
     url: str
@@ -105,8 +102,7 @@ class Brave:
         return _to_results(results, "description", ("page_age", "age"), count=query.count)
 
 
-@dataclass(frozen=True, slots=True)
-class Tavily:
+class Tavily(Struct, frozen=True):
     """The Tavily Search API."""
 
     url: str

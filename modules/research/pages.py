@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import MutableMapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from cachetools import TTLCache
+from msgspec import Struct, field
 from pydantic import BaseModel, ValidationError
 
 from modules.research.settings import ResearchSettings
@@ -26,8 +26,7 @@ IS_HTML = re.compile(rb"<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 ACCEPT = {"accept": "text/html,application/xhtml+xml,application/pdf,text/*;q=0.9,*/*;q=0.5"}
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(Struct, frozen=True):
     """The text of a page; `url` is the one after redirects."""
 
     url: str

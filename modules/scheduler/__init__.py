@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Annotated, Any
 
+from msgspec.structs import replace
 from pydantic import Field
 
 from shared.dates.zones import find_zone, get_zone

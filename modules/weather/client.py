@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
 from typing import Any
 
 from cachetools import TTLCache
+from msgspec import Struct
 
 from modules.weather.settings import WeatherSettings
 from shared.errors import ToolError, Unavailable
@@ -67,8 +67,7 @@ WEATHER = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FoundPlace:
+class FoundPlace(Struct, frozen=True):
     """A place on the map; `label` has its region and country."""
 
     label: str
@@ -76,8 +75,7 @@ class FoundPlace:
     longitude: float
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(Struct, frozen=True):
     """The weather of a place, with the units of its numbers."""
 
     time_zone: str

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from pathlib import Path
 
 import asyncpg
+from msgspec import Struct
 
 from shared.backup.archive import DATABASE, FILES, FORMAT, SECRETS, ArchiveWriter, Manifest, created, is_permitted
 from shared.backup.database import DumpOptions, read_contents, read_roles, refuse_others, write_dump
@@ -20,8 +20,7 @@ from shared.files.stores.store import Store
 statements = load_statements(__file__)
 
 
-@dataclass(frozen=True, slots=True)
-class Installation:
+class Installation(Struct, frozen=True):
     """What a backup is made of: the database, the store of the files, and the secrets by the names of their files."""
 
     address: Address

@@ -4,8 +4,10 @@ The current time is an argument, so that the same call always gives the same dat
 """
 
 import re
-from dataclasses import dataclass, replace
 from datetime import date, datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from shared.dates.ranges import DateRange, Weekend, weekend_in
 from shared.dates.rules import RULES
@@ -38,8 +40,7 @@ SEPARATORS = tuple(
 MAX_DEPTH = 4
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
+class _Reader(Struct, frozen=True):
     """The context in which a date is read, with the depth of its nesting in other dates."""
 
     today: date

@@ -1,11 +1,11 @@
 """Date ranges, arithmetic with days, weeks and months, and the weekend where a person lives."""
 
 import calendar
-from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
 
 from babel.core import Locale, UnknownLocaleError, get_global
+from msgspec import Struct
 
 WEEK_STARTS = {"monday": 0, "saturday": 5, "sunday": 6}
 # The first and the last day, from Monday, 0; they may be the same.
@@ -13,8 +13,7 @@ Weekend = tuple[int, int]
 SATURDAY_AND_SUNDAY: Weekend = (5, 6)
 
 
-@dataclass(frozen=True, slots=True)
-class DateRange:
+class DateRange(Struct, frozen=True):
     """The days from `start` to `end`, both included; `note` is a remark, such as another interpretation.
 
     With `begins_at_sunset`, only the evening of `start` belongs to it.

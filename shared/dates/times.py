@@ -6,9 +6,10 @@ Days are read by the grammar of `hints`; this adds the time of day and what is s
 import re
 import unicodedata
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct
 
 from shared.dates.hints import resolve
 from shared.dates.words import DAYS_AWAY, MAX_HINT_CHARS, NUMBERS, UNITS, normalise, one_of
@@ -53,8 +54,7 @@ CLOCK = re.compile(
 NAMED = re.compile(rf"(?:\b(?:at|in|this|um|am) (?:the )?)?\b(?P<name>{one_of(TIMES_OF_DAY)})\b")
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(Struct, frozen=True):
     """A time of day; `is_vague` when it may be meant before or after noon, as in "at 5"."""
 
     time: time

@@ -1,8 +1,10 @@
 """Reads written dates: 2027-01-17, 17.1., January 17th, 17.-19. Januar; without a year, the next such date."""
 
 import re
-from dataclasses import dataclass, replace
 from datetime import date
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from shared.dates.ranges import DateRange, month_of, short_date, single_day, year_of
 from shared.dates.words import MONTHS, one_of
@@ -31,8 +33,7 @@ WRITTEN = tuple(
 YEARS_AHEAD = 9
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
+class _Parts(Struct, frozen=True):
     """The parts of a written date; None for missing ones."""
 
     day: int | None

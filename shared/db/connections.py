@@ -5,12 +5,12 @@ import contextlib
 import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import asyncpg
+from msgspec import Struct
 
 from shared.errors import ConfigurationError, Unavailable
 
@@ -98,8 +98,7 @@ class NoDatabase(ConfigurationError):
     """No Postgres answers at the address; it may be starting, or the address may be wrong."""
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
+class Server(Struct, frozen=True):
     """The server that answers, as it names itself; how many connections it takes; whether a pooler stands before it.
 
     With `has_sessions_apart`, statements go through a pooler that may share sessions, and what needs one does not.

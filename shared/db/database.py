@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
 import asyncpg
+from msgspec import Struct
+from msgspec.structs import replace
 
 from shared.db.connections import (
     LIBPQ_PARAMETERS,
@@ -68,8 +69,7 @@ def raise_database_lost() -> Iterator[None]:
         raise DatabaseLost from error
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Struct, frozen=True, dict=True):
     """Address of the database. `url` names the owner's role; a connection acts as `role` unless it is `as_owner`.
 
     Every connection says so itself when it is open: see `shared/db/connections.py`. `pooler` is that of a pooler that
@@ -79,16 +79,16 @@ class Address:
     url: URL
     is_embedded: bool
     pooler: URL | None = None
-    servers: Servers = field(init=False, compare=False, repr=False)
 
     @property
     def setting(self) -> str:
         """The name of the setting that has `url`."""
         return "DATABASE_DIRECT_URL" if self.pooler else "DATABASE_URL"
 
-    def __post_init__(self) -> None:
-        """Remember the servers for this process."""
-        object.__setattr__(self, "servers", Servers(list_hosts(self.url)))
+    @cached_property
+    def servers(self) -> Servers:
+        """The servers, remembered for this process."""
+        return Servers(list_hosts(self.url))
 
     def asyncpg_arguments(self, *, as_owner: bool = False, role: str = APP_ROLE) -> dict[str, object]:
         """Return keyword arguments for `asyncpg.connect`; the role is that of the login until `setup` has run.

@@ -7,12 +7,12 @@ A process remembers what it was told was committed; after a failover it looks ho
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 import asyncpg
+from msgspec import Struct, field
 
 from shared.db.connections import LONG_STATEMENT_SECONDS, ReadOnlyDatabase
 
@@ -24,8 +24,7 @@ FROM public.parley_note_history()
 REMEMBERED_SECONDS, MOST_REMEMBERED = 900.0, 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class History:
+class History(Struct, frozen=True):
     """A history of a database, by the row of `database_histories`; two with one timeline differ in `created_at`."""
 
     id: int
@@ -48,16 +47,14 @@ class History:
         return is_later or self.is_before(other)
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(Struct, frozen=True):
     """Up to where the log of a server was on its disk at a time of its clock."""
 
     lsn: int
     seen_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """What a process was told was committed before the database went on in the history `after`.
 
     `turns` are those whose answers were given, with the cost of their calls; `messages` those that were accepted.
@@ -70,8 +67,7 @@ class Evidence:
     messages: Sequence[int]
 
 
-@dataclass(slots=True)
-class Witness:
+class Witness(Struct):
     """What one process has seen of the database: its history, and what it was told was committed.
 
     `turns` are those whose answers were given, with the cost of their calls in US dollars, None if it is unknown;
@@ -146,8 +142,7 @@ async def _note(connection: asyncpg.Connection, seconds: float | None) -> asyncp
             return await connection.fetchrow(NOTE, timeout=LONG_STATEMENT_SECONDS)
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
+class Loss(Struct, frozen=True):
     """What is known to be lost, or may be, since a history began: the columns of `database_histories`.
 
     `lost_bytes` are those of the log that a process had seen on the disk of the server before, and this one lacks.

@@ -1,7 +1,8 @@
 """How much all files of a person may take together."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from shared.db.driver import Session
 from shared.db.statements import load_statements
@@ -13,8 +14,7 @@ GUEST = "guest"
 QUOTAS: Mapping[str, int] = {GUEST: 100 * MEGABYTE, "user": 500 * MEGABYTE}
 
 
-@dataclass(frozen=True, slots=True)
-class Quota:
+class Quota(Struct, frozen=True):
     """What all files of a user may take together, and what they take now, in bytes."""
 
     limit: int

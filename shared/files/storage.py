@@ -4,10 +4,11 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
-from dataclasses import replace
 from pathlib import PurePosixPath
 from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING, cast
+
+from msgspec.structs import replace
 
 from shared.clock import Clock
 from shared.db.database import Database

@@ -3,9 +3,10 @@
 import hashlib
 import hmac
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
+
+from msgspec import Struct
 
 from shared.clock import Clock, SystemClock
 from shared.messages import Author
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 LINK_SECONDS = 24 * 3600
 
 
-@dataclass(frozen=True, slots=True)
-class StoredFile:
+class StoredFile(Struct, frozen=True):
     """A file of a user, with a link that expires; `author` is a stranger when one may have chosen its name."""
 
     file_id: int

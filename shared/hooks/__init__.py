@@ -6,8 +6,10 @@ Both run without a person: a route finds out by itself who asks, for instance by
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from shared.messages import Place
 from shared.schedules.jobs import JobLimits, JobsOfUser, Origin
@@ -26,8 +28,7 @@ MAX_BODY_BYTES = 1024 * 1024
 LEAST_TICK_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleContext:
+class ModuleContext(Struct, frozen=True):
     """What a route or a tick of a module can use."""
 
     module: str
@@ -58,8 +59,7 @@ class ModuleContext:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HttpRequest(Struct, frozen=True):
     """A request to a module's route; header names are in lower case, the body has at most 1 MB."""
 
     method: str
@@ -69,8 +69,7 @@ class HttpRequest:
     body: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpResponse:
+class HttpResponse(Struct, frozen=True):
     """The answer of a module's route."""
 
     body: bytes = b""
@@ -82,8 +81,7 @@ Answer = Callable[[ModuleContext, HttpRequest], Awaitable[HttpResponse]]
 Work = Callable[[ModuleContext], Awaitable[object]]
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleRoute:
+class ModuleRoute(Struct, frozen=True):
     """An address of a module: `/modules/<module>/<path>`."""
 
     answer: Answer
@@ -96,8 +94,7 @@ class ModuleRoute:
         return replace(self, module=module)
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleTick:
+class ModuleTick(Struct, frozen=True):
     """Background work of a module, every `seconds`."""
 
     work: Work

@@ -10,8 +10,10 @@ import re
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from shared.errors import ConfigurationError, ToolError, Unavailable
 from shared.http.gzip_stream import GzipStream
@@ -41,8 +43,7 @@ MAX_TYPE_CHARS = 500
 CROSS_ORIGIN_HEADERS = frozenset({"accept", "accept-language", "content-type", "user-agent"})
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Struct, frozen=True):
     """A response of any status; header names are in lower case, `url` is the one after redirects."""
 
     status: int
@@ -67,8 +68,7 @@ class Response:
             raise Unavailable(f"{self.url} did not answer with JSON.") from error
 
 
-@dataclass(frozen=True, slots=True)
-class StreamedResponse:
+class StreamedResponse(Struct, frozen=True):
     """A response whose body is read in chunks from `pieces`, which raises `ToolError` above the size limit."""
 
     status: int
@@ -95,8 +95,7 @@ class RequestOptions(TypedDict, total=False):
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Hop:
+class _Hop(Struct, frozen=True):
     method: str
     url: "httpx.URL"
     headers: dict[str, str]

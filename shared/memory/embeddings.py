@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import hypot, isfinite
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from shared.clock import Clock
 from shared.errors import Unavailable
@@ -50,8 +51,7 @@ class EmbeddingRefused(EmbeddingUnavailable):
     code = "embedding_refused"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestLimits:
+class RequestLimits(Struct, frozen=True):
     """How large one request may be, and how many may run in parallel."""
 
     texts: int = MAX_TEXTS_PER_REQUEST
@@ -59,8 +59,7 @@ class RequestLimits:
     parallel: int = PARALLEL_REQUESTS
 
 
-@dataclass(frozen=True, slots=True)
-class Embedded:
+class Embedded(Struct, frozen=True):
     """Unit vectors in the order of the texts, and the usage of the call."""
 
     vectors: tuple[tuple[float, ...], ...]

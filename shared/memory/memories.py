@@ -3,9 +3,11 @@
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from shared.clock import Clock
 from shared.db.database import Database
@@ -56,8 +58,7 @@ class MemoryFull(ToolError):
     code = "memory_full"
 
 
-@dataclass(frozen=True, slots=True)
-class StoredMemory:
+class StoredMemory(Struct, frozen=True):
     """A stored memory. `scope` is `private` (visible in direct messages only), `server` or `everywhere`."""
 
     id: int
@@ -173,8 +174,7 @@ class Memories:
         await self._embedders.aclose()
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryOfUser:
+class MemoryOfUser(Struct, frozen=True):
     """The memories of one user that are visible in one place."""
 
     visibility: Visibility

@@ -1,8 +1,9 @@
 """A person's own memories, messages of conversations included: searched, counted and forgotten by that person."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from shared.db.driver import Session
 from shared.db.statements import load_statements
@@ -14,8 +15,7 @@ from shared.memory.visibility import Visibility, act_for, act_in
 statements = load_statements(__file__, TYPES)
 
 
-@dataclass(frozen=True, slots=True)
-class OwnMemory:
+class OwnMemory(Struct, frozen=True):
     """A memory of a person, with where it may be seen (`scope`) and what it comes from (`source`)."""
 
     id: int

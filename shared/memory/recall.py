@@ -8,10 +8,12 @@ of which is planned once for a connection.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from shared.db.driver import Session
 from shared.db.statements import load_statements
@@ -21,7 +23,7 @@ from shared.memory.tokenizer import split_words
 from shared.memory.vector_indexes import LARGE, find_nearest
 from shared.memory.vectors import to_halfvec
 from shared.memory.visibility import Visibility
-from shared.messages import Author, Place, Usage, to_fields
+from shared.messages import Author, Place, Usage
 
 statements = load_statements(__file__, TYPES)
 
@@ -36,8 +38,7 @@ STANDS_FOR = ("remembered", "fact", "turn")
 WORD_BUDGET = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbour:
+class Neighbour(Struct, frozen=True):
     """The message before or after a recalled one."""
 
     id: int
@@ -47,8 +48,7 @@ class Neighbour:
     is_from_bot: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RecalledMemory:
+class RecalledMemory(Struct, frozen=True):
     """A memory that matches the query; a higher score is a better match.
 
     `before` and `after` are its neighbours in the conversation, as far as the word budget has room for them.
@@ -72,8 +72,7 @@ class RecalledMemory:
         return any(text.author == "stranger" for text in (self, self.before, self.after) if text is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
+class Search(Struct, frozen=True):
     """What to search for: `words` of the query, `k` results, said `since` and `until`.
 
     Messages of the conversation from the turn `shown_from` on are left out, because the prompt shows them anyway.
@@ -133,8 +132,7 @@ def says_the_same(one: frozenset[str], other: frozenset[str]) -> bool:
     return shorter <= longer and not any(word.isdigit() for word in longer - shorter)
 
 
-@dataclass(frozen=True, slots=True)
-class WordMatches:
+class WordMatches(Struct, frozen=True):
     """The result of the search by words: the rows of the best, and the scores of all candidates by memory id.
 
     `model` is the embedding model whose vectors most of the visible memories have, None if they have none. `large` are
@@ -159,7 +157,7 @@ class WordMatches:
 
 async def find_by_words(session: Session, visibility: Visibility, search: Search) -> WordMatches:
     """Search what is visible by words, in one statement; without any word, the newest memories are the best."""
-    parameters = to_fields(search) | {
+    parameters = asdict(search) | {
         "visibility": json.dumps(visibility.settings),
         "large": LARGE,
         "k": to_wide(search.k),
@@ -199,7 +197,7 @@ async def find_by_vectors(
     scores: dict[int, float | None] = dict.fromkeys(memory_id for ids in near.values() for memory_id in ids)
     scores |= matches.scores
     turn_weight, window_weight = WEIGHTS_OF_MODELS.get(matches.model or "", VECTOR_WEIGHTS)
-    parameters = to_fields(search) | {
+    parameters = asdict(search) | {
         "visibility": json.dumps(visibility.settings),
         "vector_turn": turn_weight,
         "vector_window": window_weight,

@@ -1,9 +1,10 @@
 """Stores memories with their index, how often each word occurs in each text, in batches."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from shared.db.driver import Session
 from shared.db.statements import load_statements
@@ -24,8 +25,7 @@ MAX_SPEAKER_CHARS = 100
 CAPACITY = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """Where a memory comes from: the place, and what is known of conversation, turn and the platform's message."""
 
     place: Place
@@ -34,8 +34,7 @@ class Origin:
     message_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NewMemory:
+class NewMemory(Struct, frozen=True):
     """A memory to be stored; see the columns of `memories`.
 
     Without a `scope`, what is said in a direct message is private; elsewhere a message belongs to its channel, and a
@@ -63,8 +62,7 @@ class NewMemory:
         return "conversation" if self.source == TURN else "server"
 
 
-@dataclass(frozen=True, slots=True)
-class Added:
+class Added(Struct, frozen=True):
     """The id of a stored memory, and whether it is new; `None`: its person has as many facts as are kept."""
 
     memory_id: int | None

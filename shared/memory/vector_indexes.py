@@ -7,10 +7,10 @@ literal values.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from zlib import crc32
 
 import asyncpg
+from msgspec import Struct
 
 from shared.db.database import Database
 from shared.db.driver import Session, to_sql
@@ -30,8 +30,7 @@ BUILD_LOCK = 7_209_534_103
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class VectorIndex:
+class VectorIndex(Struct, frozen=True):
     """The index of a scope's vectors of one kind; `quoted` is the model's name as an SQL literal."""
 
     scope_id: int

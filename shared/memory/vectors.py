@@ -3,8 +3,9 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
+
+from msgspec import Struct
 
 from shared.clock import Clock
 from shared.db.database import Database
@@ -43,8 +44,7 @@ Payer = tuple[int, int | None]
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(Struct, frozen=True):
     """A memory whose texts are to be embedded; the cost is charged to the person and to the conversation's server."""
 
     memory_id: int
@@ -75,8 +75,7 @@ class Pending:
         return sum(map(len, self.texts.values()))
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(Struct, frozen=True):
     """How many memories there are, and how many of them lack vectors of the current model."""
 
     model: str

@@ -1,6 +1,6 @@
 """Which memories a turn may see: row-level security decides it, by the person and place that a transaction names."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from shared.db.driver import Session
 from shared.db.statements import load_statements
@@ -11,8 +11,7 @@ statements = load_statements(__file__)
 SETTINGS = ("user_id", "platform", "server", "channel", "thread", "is_direct")
 
 
-@dataclass(frozen=True, slots=True)
-class Visibility:
+class Visibility(Struct, frozen=True):
     """A person and a place: in a direct message all that is the person's own is visible, elsewhere what belongs there.
 
     Without a server, a channel counts as one.

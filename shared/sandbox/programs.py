@@ -10,9 +10,11 @@ from asyncio import StreamReader
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from shared.errors import ToolError
 from shared.log import get_logger
@@ -48,8 +50,7 @@ class SandboxMissing(ToolError):
         super().__init__(fault=fault, remedy=REMEDY)
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
+class Program(Struct, frozen=True):
     """A Python file, what it is told, and what it may use; `readable` is all that it reads of this machine.
 
     With `has_folder` it starts in an empty folder, where it may write. One that writes more output is ended.

@@ -6,9 +6,10 @@ import signal
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+
+from msgspec import Struct
 
 from shared.sandbox.job import FILES, MEGABYTE, OUTPUT, REPORT, SETTINGS_FOLDER, STATE, Job, Rights
 from shared.sandbox.tree import MAX_DEPTH, TooDeep, walk
@@ -17,8 +18,7 @@ POLL_SECONDS = 0.05
 START = "import sys; sys.path.insert(0, {!r}); from shared.sandbox.program import main; main()"
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """How a job ended: its exit status, below 0 the signal, and why it was stopped from outside, if it was.
 
     `has_entered` tells whether the sandbox was entered; without it the code has not begun.

@@ -5,9 +5,10 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from shared.clock import SystemClock
 
@@ -24,8 +25,7 @@ class TooDeep(Exception):
     """Folders are nested deeper than `MAX_DEPTH`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A file or a folder: where it is below the root of the walk, and what it is, links not followed."""
 
     parts: tuple[str, ...]
@@ -38,8 +38,7 @@ class Entry:
         return self.parts[-1]
 
 
-@dataclass(slots=True)
-class Level:
+class Level(Struct):
     """An open folder of a walk, and the names in it that have not been looked at."""
 
     folder: int

@@ -1,8 +1,10 @@
 """The condition of a polling job: what a tool's result has to be. Anything that does not fit is not yet true."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from shared.errors import ToolError
 
@@ -14,8 +16,7 @@ MAX_PATH_CHARS = 200
 MISSING: Any = object()
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """What is at `path` of a result compares so to `value`. A path is keys and indexes with dots; empty: all of it."""
 
     path: str

@@ -6,9 +6,11 @@ same server. Another person's job is answered like one that does not exist.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from shared.clock import Clock
 from shared.dates.zones import resolve_zone
@@ -36,8 +38,7 @@ MAX_TEXT_CHARS = 4000
 MAX_CHECKED = timedelta(days=92)
 
 
-@dataclass(frozen=True, slots=True)
-class JobLimits:
+class JobLimits(Struct, frozen=True):
     """How many open jobs a person may have, and the least seconds between two due times of one."""
 
     most: int
@@ -49,8 +50,7 @@ class JobLimits:
         return cls(settings.max_scheduled_jobs_per_person, settings.min_schedule_seconds)
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """What a polling job looks at: the result of a tool (`module.tool`), until it fulfils the condition or expires."""
 
     tool: str
@@ -68,8 +68,7 @@ class Check:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class NewJob:
+class NewJob(Struct, frozen=True):
     """A job to be made. With a `check` its timing says when that is made."""
 
     text: str
@@ -80,8 +79,7 @@ class NewJob:
     requires: Permission = Permission.USER
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """A job as its person sees it; `error` is why it was paused, or why its last check failed.
 
     `author` says who may have written its text.
@@ -99,16 +97,14 @@ class Job:
     author: Author = "person"
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """The adapter that sends what a job says, and its person's account there."""
 
     adapter: str
     platform_user_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class JobsOfUser:
+class JobsOfUser(Struct, frozen=True):
     """The jobs of one person that are visible in one place.
 
     New ones speak in the conversation, through the adapter of `origin`; if it is None, the one of the turn is taken.

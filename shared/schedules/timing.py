@@ -1,11 +1,11 @@
 """When a job is due: once, at an interval, or by a cron expression in a time zone."""
 
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Literal
 
 from cronsim import CronSim, CronSimError
+from msgspec import Struct
 
 from shared.dates.zones import get_zone, to_moment
 from shared.errors import ToolError
@@ -22,8 +22,7 @@ UNITS = ((86_400, "days"), (3600, "hours"), (60, "minutes"), (1, "seconds"))
 LAST = datetime(9000, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(Struct, frozen=True):
     """When a job is due.
 
     `starts_at` is the only due time of a job that runs once, and the first one of an interval. An interval in seconds

@@ -6,13 +6,14 @@ import os
 import re
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, get_args, get_type_hints
 
+from msgspec import Struct
 from pydantic import SecretStr
 
 from shared.redaction import MARK, redact_field
@@ -32,8 +33,7 @@ PATH_TOKEN = re.compile(r"(?<=[^/]/)(?=[^/?#,\s]*(?:\d|[a-z][A-Z]|[A-Z]{2}[a-z])
 Source = Literal["default", "environment", ".env"]
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(Struct, frozen=True):
     """A setting as this process has it; None is unset, and of a secret only `SET` is told.
 
     `waits` says that the file now has another value than the process: it counts after a restart, unless the
@@ -48,8 +48,7 @@ class Setting:
     waits: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(Struct, frozen=True):
     """The settings of the program, of a platform or of a module."""
 
     title: str

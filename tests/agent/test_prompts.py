@@ -7,6 +7,7 @@ from shutil import copytree
 from string import Formatter
 
 import pytest
+from msgspec.structs import asdict
 
 from agent.prompts import FOLDER, load_prompts, prompts
 from shared.errors import ConfigurationError
@@ -16,13 +17,15 @@ from tests.support.source_tree import line_of, sources_in
 def test_every_text_is_there() -> None:
     assert prompts().persona.system
     assert "{steps}" in prompts().turn.limit_reached
+    texts = [text for section in asdict(prompts()).values() for text in asdict(section).values()]
+    assert texts == [text.strip() for text in texts]
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda text: text.replace("no_text:", "no_texts:"), "turn.no_text"),
-        (lambda text: text + "\nsurprise: hello\n", "turn.surprise"),
+        (lambda text: text.replace('no_text: "(no text)"\n', ""), "`no_text`.*turn"),
+        (lambda text: text + "\nsurprise: hello\n", "`surprise`.*turn"),
         (lambda text: text.replace('no_text: "(no text)"', "no_text: ''"), "turn.no_text"),
     ],
 )

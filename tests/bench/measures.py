@@ -7,6 +7,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from msgspec import structs
+
 from shared.db.embedded.server import start_postgres
 from shared.processes.cores import count_cores
 from tests.bench import loop, prefix, streams
@@ -128,10 +130,10 @@ async def poolers(home: Path, base_url: str, size: Size) -> AsyncIterator[Figure
         direct = await closing.enter_async_context(running_parley(make_folder(home / "direct"), base_url))
         folder = make_folder(home / "pooled")
         await asyncio.to_thread(start_postgres, folder)
-        address = replace(address_of(folder), is_embedded=False)
+        address = structs.replace(address_of(folder), is_embedded=False)
         behind = await closing.enter_async_context(shared(address, default_pool_size=4))
         addresses = {
-            "DATABASE_URL": replace(behind, url=behind.pooler or behind.url).libpq(as_owner=True),
+            "DATABASE_URL": structs.replace(behind, url=behind.pooler or behind.url).libpq(as_owner=True),
             "DATABASE_DIRECT_URL": address.libpq(as_owner=True),
         }
         pooled = await closing.enter_async_context(running_parley(folder, base_url, more=addresses))

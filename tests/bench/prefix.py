@@ -7,13 +7,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 from uuid import uuid4
 
+from msgspec.structs import replace
 from pydantic import SecretStr
 from sqlalchemy import text
 

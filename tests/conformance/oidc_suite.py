@@ -6,12 +6,12 @@ import re
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from urllib.parse import urljoin
 
 import httpx
+from msgspec.structs import replace
 from pydantic import SecretStr
 
 from adapters.web.login.provider import CALLBACK

@@ -5,7 +5,6 @@ No exception escapes, no answer is longer than the limit, and no call takes long
 
 import asyncio
 import json
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from sqlalchemy import text
 
 from agent.people.participants import ResolvedPersona

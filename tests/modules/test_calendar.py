@@ -1,9 +1,9 @@
 """The tools of the module `calendar`, on Saturday, 21 November 2026, unless the test sets another day."""
 
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from agent.llm.completions import count_prompt
 from agent.tools.modules import discover

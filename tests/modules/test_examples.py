@@ -5,11 +5,11 @@ import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from agent.tools.modules import discover
 from shared.db.database import Address

@@ -1,11 +1,11 @@
 """The tools of the module `knowledge`, called as the toolbox calls them."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from modules import knowledge
 from shared.db.database import Database

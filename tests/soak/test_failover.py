@@ -4,10 +4,10 @@ import asyncio
 import os
 import random
 import signal
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from shared.settings import Settings
 from tests.shared.db.test_pooled_workers import working

@@ -9,7 +9,7 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
@@ -140,11 +140,10 @@ class Sessions:
         return [connection for idle in self._idle.values() for connection, _ in idle.values()]
 
 
-@dataclass(frozen=True, slots=True)
-class SharedAddress(Address):
+class SharedAddress(Address, frozen=True):
     """The address of a database whose sessions are used again."""
 
-    sessions: Sessions | None = field(default=None, compare=False, repr=False)
+    sessions: Sessions | None = None
 
     def opener(
         self, *, as_owner: bool = False, role: str = APP_ROLE, statement_seconds: float = STATEMENT_SECONDS

@@ -3,10 +3,10 @@
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any, Literal
 
 import httpx
+from msgspec.structs import replace
 from playwright.async_api import Page
 
 from tests.adapters.web.admin.conftest import examine

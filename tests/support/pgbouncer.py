@@ -8,11 +8,12 @@ import socket
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
 
 import asyncpg
+from msgspec.structs import replace
 
 from shared.db.database import Address
 

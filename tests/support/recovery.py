@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from adapters.cli.compose import open_app
@@ -34,7 +35,7 @@ def replaced(app: App, **parts: Any) -> App:
     """Return the app with these parts, each a field of `App`, of `Models` or of `ToolSources`."""
     groups: dict[str, Any] = {}
     for group in ("models", "tools"):
-        own = {name: parts.pop(name) for name in list(parts) if name in getattr(app, group).__dataclass_fields__}
+        own = {name: parts.pop(name) for name in list(parts) if name in getattr(app, group).__struct_fields__}
         groups[group] = replace(getattr(app, group), **own)
     return replace(app, **groups, **parts)
 

@@ -4,11 +4,12 @@ import asyncio
 import re
 import signal
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
+from msgspec import Struct
 
 from adapters.cli.console import complain, is_json, show_json
 from adapters.cli.endings import DONE, INTERRUPTED, REFUSED
@@ -35,8 +36,7 @@ MODEL = typer.Option(None, "-m", "--model", metavar="NAME", help="Ask this model
 PERSONA = typer.Option(None, "--persona", metavar="NAME", help="Let this persona answer.")
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """What is asked, and of whom."""
 
     text: str

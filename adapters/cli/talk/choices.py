@@ -1,8 +1,9 @@
 """What a person chooses for a question: the model, the persona, the conversation."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import uuid4
+
+from msgspec.structs import replace
 
 from adapters.terminal.client import Client
 from adapters.terminal.person import terminal_place

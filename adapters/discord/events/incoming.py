@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import discord
+from msgspec.structs import replace
 
 from adapters.chat.addressing import Addressing
 from adapters.chat.intake import Card, quote, render_cards, to_context, to_file, to_poll

@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
 import discord
 from cachetools import FIFOCache
+from msgspec import Struct
 
 from adapters.base import BotAccount
 from adapters.chat.addressing import Exchanges, Recent, Rules
@@ -36,8 +36,7 @@ CLOCKS_APART = timedelta(minutes=1)
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Mention:
+class Mention(Struct, frozen=True):
     """A message that the agent answers. `is_first`: it is the agent's first one in this place."""
 
     is_first: bool

@@ -1,9 +1,10 @@
 """Clicks on buttons on Discord, which have to be acknowledged within three seconds."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from adapters.chat.buttons import CHOICE, Button, ShownButton, to_label
 from adapters.chat.clicks import Click

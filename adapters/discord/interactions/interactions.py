@@ -2,12 +2,12 @@
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import discord
 from discord.enums import InteractionType
+from msgspec.structs import replace
 
 from adapters.chat.buttons import find_button
 from adapters.chat.clicks import accept_click

@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import discord
+from msgspec import Struct
 
 from adapters.base import STORE_SECONDS
 from adapters.discord.sending.response_writer import EPHEMERAL, SUPPRESS_EMBEDS, ResponseWriter
@@ -30,8 +30,7 @@ SORRY = "I can't do this just now; please try again in a moment."
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Form:
+class Form(Struct, frozen=True):
     """A form with one text field, of one line or of several."""
 
     title: str

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from adapters.chat.parts import Upload
 from adapters.discord.transport.rest import GONE, USUAL, Json, Manner, Refused, Rest

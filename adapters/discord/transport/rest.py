@@ -8,13 +8,13 @@ import asyncio
 import io
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 import aiohttp
 import discord
 from aiohttp import TraceConfig
 from discord.http import HTTPClient, Route
+from msgspec import Struct
 from sqlalchemy import TextClause
 from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
@@ -67,8 +67,7 @@ INVALID_LOGGED_EVERY = 100
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Manner:
+class Manner(Struct, frozen=True):
     """How the requests of one call are sent.
 
     `is_repeated`: the library repeats a request after errors of Discord, which may have acted all the same.

@@ -3,8 +3,9 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from adapters.base import FIRST_WAIT, LONGEST_WAIT
 from adapters.chat.checkpoint import oldest_missed, to_mark
@@ -28,8 +29,7 @@ log = get_logger()
 FindWeb = Callable[[str | None], Awaitable[Web | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
+class Unread(Struct, frozen=True):
     """A channel to read, or with `thread` a thread in one; `kind` is the type that its events would name."""
 
     team: str | None

@@ -3,8 +3,9 @@
 Slack shows no file in a private answer in a channel, so files are sent directly.
 """
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from adapters.base import key_of
 from adapters.chat.buttons import buttons_below

@@ -6,10 +6,10 @@ Storing an event waits at most WAIT_SECONDS for a name; a name that arrives late
 import asyncio
 from collections.abc import Collection, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cachetools import FIFOCache
+from msgspec import Struct
 
 from adapters.slack.transport.api import Json, Web
 from shared.text import clean
@@ -24,8 +24,7 @@ WITHHELD = "check_file_info"
 MOST_KEPT, MOST_AT_ONCE = 20_000, 20
 
 
-@dataclass(frozen=True, slots=True)
-class Channel:
+class Channel(Struct, frozen=True):
     """A channel's name and topic."""
 
     name: str | None = None

@@ -2,12 +2,12 @@
 
 import re
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from cachetools import FIFOCache
+from msgspec.structs import replace
 from slack_bolt.async_app import AsyncApp
 
 from adapters.base import STORE_SECONDS, Running

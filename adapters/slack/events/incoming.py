@@ -3,9 +3,10 @@
 import html
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
+
+from msgspec.structs import replace
 
 from adapters.chat.addressing import Addressing
 from adapters.chat.intake import quote, render_cards, to_file

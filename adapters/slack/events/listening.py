@@ -4,10 +4,10 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from cachetools import FIFOCache
+from msgspec import Struct
 
 from adapters.chat.addressing import Exchanges, Recent, Rules
 from adapters.slack.events.directory import Directory
@@ -22,8 +22,7 @@ MOST_UNANSWERED = 10_000
 FETCH_SECONDS = 1.2
 
 
-@dataclass(frozen=True, slots=True)
-class Mention:
+class Mention(Struct, frozen=True):
     """A message that the agent answers. `is_first`: it is the agent's first one in this place."""
 
     is_first: bool

@@ -1,9 +1,9 @@
 """The workspaces that have installed the app, with their tokens, encrypted in Postgres."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
+from msgspec import Struct
 from pydantic import SecretStr
 
 from adapters.slack.transport.token import Token
@@ -49,8 +49,7 @@ class Vault(vault.Vault):
             raise TokenUnreadable(team=owner) from None
 
 
-@dataclass(frozen=True, slots=True)
-class Installed:
+class Installed(Struct, frozen=True):
     """An installation as Slack describes it."""
 
     team_id: str
@@ -64,8 +63,7 @@ class Installed:
     installed_by: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Cached:
+class _Cached(Struct, frozen=True):
     encrypted: str
     token: Token
     until: float

@@ -1,10 +1,10 @@
 """Resolves the person and the place of a click, a command or an opened Home."""
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cachetools import FIFOCache
+from msgspec import Struct
 
 from adapters.slack.events.incoming import PLATFORM, to_account
 from adapters.slack.transport.api import Json, Web
@@ -21,8 +21,7 @@ MOST_KEPT = 20_000
 OPEN_SECONDS = 0.8
 
 
-@dataclass(frozen=True, slots=True)
-class Actor:
+class Actor(Struct, frozen=True):
     """A person who uses the app; `user_id` is Slack's id, `web` the client of the workspace."""
 
     user_id: str

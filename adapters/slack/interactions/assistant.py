@@ -1,7 +1,8 @@
 """The agent's own conversations in Slack: suggested prompts, the native stop button, and the older assistant panel."""
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from adapters.slack.events.agent_view import suggest
 from adapters.slack.events.incoming import PLATFORM
@@ -26,8 +27,7 @@ STOP = "/stop"
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Assistant:
+class Assistant(Struct, frozen=True):
     """Accepts the events of the agent's conversations; no acknowledgement waits for the work behind it."""
 
     app: "App"

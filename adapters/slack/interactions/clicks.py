@@ -1,8 +1,9 @@
 """Clicks on buttons on Slack: acknowledged immediately, and handled once, however often Slack sends them."""
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from adapters.chat.buttons import CHOICE, Button, find_button
 from adapters.chat.clicks import Click, accept_click

@@ -1,7 +1,8 @@
 """App Home as Slack blocks."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from adapters.slack.interactions.respond import to_modal, to_plain_text, to_section
 from adapters.slack.transport.api import Json
@@ -23,8 +24,7 @@ PRIVACY = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """A panel with its first entries."""
 
     panel: Panel
@@ -32,8 +32,7 @@ class Section:
     more: str
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
+class Home(Struct, frozen=True):
     """The content of the tab; `server` is for admins only, `note` tells the result of the latest action."""
 
     permission: str

@@ -1,8 +1,9 @@
 """The shortcut "Ask Parley" in a message's menu: a form for the question, and the answer in the message's thread."""
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from adapters.slack.events.incoming import PLATFORM, list_people, to_plain, to_quoted_message, to_text
 from adapters.slack.install import CALLBACK

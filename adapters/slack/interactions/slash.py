@@ -3,10 +3,11 @@
 import re
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
+
+from msgspec.structs import replace
 
 from adapters.base import key_of
 from adapters.chat.buttons import buttons_of

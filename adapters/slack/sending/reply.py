@@ -2,9 +2,11 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from adapters.base import is_substitute
 from adapters.chat.live import SECONDS_PER_EDIT
@@ -34,8 +36,7 @@ STREAMS_STILL = "streaming_state_conflict"
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """A reply and what is sent with it; `rows` are the blocks with its buttons."""
 
     reply: "Reply"

@@ -6,8 +6,9 @@ recognised as the message of ours that was written while its turn ran and has no
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
 
 from adapters.slack.transport.api import Json, Web
 from shared.db.statements import load_statements
@@ -42,8 +43,7 @@ def find_part(message: Json, key: str) -> int | None:
     return part if is_part else None
 
 
-@dataclass(frozen=True, slots=True)
-class AlreadySent:
+class AlreadySent(Struct, frozen=True):
     """The messages with parts of the reply, further ones that show it once more, and its files by name and size."""
 
     parts: dict[int, str] = field(default_factory=dict)

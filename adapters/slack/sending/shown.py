@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cachetools import FIFOCache
+from msgspec import Struct, field
 
 from adapters.slack.sending.sent import remove
 from adapters.slack.transport.api import Json, RateLimited, Refused, Web
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 REMEMBERED = 1000
 
 
-@dataclass
-class Shown:
+class Shown(Struct):
     """The content of a live message: its text, and its cards by call id, as Slack has confirmed them.
 
     `edited_at` is the monotonic time of the latest edit. `ended` has the cards as they are when the turn ends.
@@ -37,8 +36,7 @@ class Outdated(ParleyError):
     """Another worker has taken over the turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class Posted:
+class Posted(Struct, frozen=True):
     """A live message; `ts` is None if Slack has not confirmed it, so that it may exist or not."""
 
     ts: str | None

@@ -1,10 +1,10 @@
 """Calls of Slack's Web API; errors are classified by whether a retry makes sense."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
+from msgspec import Struct
 from slack_sdk.errors import SlackApiError, SlackRequestError
 from slack_sdk.web.async_client import AsyncWebClient
 
@@ -55,8 +55,7 @@ class TokenRefused(Unavailable):
     """Slack refuses the token; install the app again and set SLACK_BOT_TOKEN."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Struct, frozen=True):
     """Slack asks to wait so many seconds before the next call."""
 
     seconds: float

@@ -4,7 +4,7 @@ A process that knew only of its own calls would get every second one refused bes
 limited channel read and write the row.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from shared.db.database import Database, DatabaseLost
 from shared.db.statements import load_statements
@@ -15,8 +15,7 @@ statements = load_statements(__file__)
 FIRST_DISTANCE, GROWTH, LONGEST_DISTANCE, KEPT_SECONDS = 1.1, 1.5, 60.0, 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """The turn of one call: in so many seconds; the channel was last limited `age` seconds ago."""
 
     wait: float

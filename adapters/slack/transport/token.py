@@ -1,12 +1,10 @@
 """A bot's token, as commands of the terminal need it that don't call Slack."""
 
-from dataclasses import dataclass
-
+from msgspec import Struct
 from pydantic import SecretStr
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(Struct, frozen=True):
     """A bot token of one workspace, and the bot's ids there.
 
     `is_home`: it is our own workspace, whose members have bare ids; members of others are `T…:U…`, because Slack's ids

@@ -1,7 +1,6 @@
 """Who may see the admin pages: an admin or owner with a session, at an address that is ours."""
 
-from dataclasses import dataclass
-
+from msgspec import Struct
 from starlette.requests import Request
 
 from adapters.web.guard import app_of, is_ours
@@ -12,8 +11,7 @@ from agent.people.participants import ResolvedUser, find_user
 from shared.messages import Permission, Sender
 
 
-@dataclass(frozen=True, slots=True)
-class Admin:
+class Admin(Struct, frozen=True):
     """Who looks at the pages.
 
     `account` is how the log of changes names them; `token` stands in each form and belongs to this session.

@@ -1,12 +1,11 @@
 """The pages in the order of the menu; each is the folder of its name."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from adapters.web.texts import say
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Struct, frozen=True):
     """A line of the menu: the page's folder, which is also its icon in `icons.html`, and its title."""
 
     name: str

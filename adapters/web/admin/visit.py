@@ -8,6 +8,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 from zoneinfo import ZoneInfo
 
+from msgspec import Struct
 from sqlalchemy import TextClause
 from sqlalchemy.ext.asyncio import AsyncSession
 from starlette.exceptions import HTTPException
@@ -44,8 +45,7 @@ HEADERS = FORM_HEADERS | {"Content-Security-Policy": CONTENT_POLICY}
 _reading: WeakKeyDictionary[Database, asyncio.Semaphore] = WeakKeyDictionary()
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What an act did or why it did not; `values` are what was entered, `entries` what it wrote into the audit."""
 
     act: str

@@ -2,12 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable
-from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import quote
 from uuid import uuid4
 
+from msgspec.structs import replace
 from pydantic import TypeAdapter
 from sqlalchemy import select
 from starlette.requests import ClientDisconnect, Request

@@ -1,8 +1,8 @@
 """All that a program may send to Parley, and what it may get: the table that the description of the API is made of."""
 
-from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import Struct, field
 from pydantic import BaseModel
 
 from adapters.web.api.answers import EVENTS, Health, Readiness, StoredEvents
@@ -47,8 +47,7 @@ WITH_BODY = (413, 415)
 OF_A_TURN = (409, 429, 503, 504)
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """A value in the path, the query or the headers of a request."""
 
     name: str
@@ -57,8 +56,7 @@ class Parameter:
     schema: dict[str, Any] = field(default_factory=lambda: {"type": "string", "maxLength": 200})
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """One method of one address. `answer` is the type of what it answers with; `stream` those of an event stream."""
 
     method: str

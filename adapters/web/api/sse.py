@@ -3,15 +3,16 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from dataclasses import asdict
 from typing import Any
 
+from msgspec.structs import asdict
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from agent.commands import CommandReply
 from agent.journal.steps import Event
 from shared.errors import Unavailable
+from shared.messages import to_fields
 
 # Proxies and mobile networks close a connection that is silent for a minute.
 KEEP_ALIVE_SECONDS = 15.0
@@ -134,7 +135,7 @@ async def command_events(reply: CommandReply, credential: str | None = None) -> 
 
     `credential` is the name of one for which the page shows a form.
     """
-    message: dict[str, Any] = {"content": reply.text, "files": [asdict(file) for file in reply.files]}
+    message: dict[str, Any] = {"content": reply.text, "files": [to_fields(file) for file in reply.files]}
     if reply.choices:
         message["commands"] = [asdict(choice) for choice in reply.choices]
     if credential is not None:

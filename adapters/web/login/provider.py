@@ -1,7 +1,6 @@
 """A provider of OpenID Connect: where it sends people, and whom its answer names; by authlib, through our client."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -12,6 +11,7 @@ from authlib.oidc.core import CodeIDToken
 from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import KeySet
+from msgspec import Struct
 
 from adapters.web.texts import say
 from agent.app import App
@@ -46,8 +46,7 @@ class NotAdmitted(Refusal):
     code = "not_admitted"
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(Struct, frozen=True):
     """One sign-in: what the browser was given, and the provider's answer has to fit."""
 
     state: str

@@ -1,6 +1,5 @@
 """Sessions of people on the chat page: a random token in a cookie, and its hash in the database."""
 
-from dataclasses import dataclass
 from datetime import timedelta
 from functools import wraps
 from hashlib import sha256
@@ -8,6 +7,7 @@ from re import compile as pattern
 from secrets import token_hex
 from urllib.parse import urlsplit
 
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -52,8 +52,7 @@ SYSTEMS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class WebSession:
+class WebSession(Struct, frozen=True):
     """A browser that is signed in: the person, the person's account on the platform `web`, and how long it has been."""
 
     id: int

@@ -1,8 +1,8 @@
 """What the forms about oneself do: what the commands of the chat do, and nothing that these could not."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 
+from msgspec import Struct, field
 from sqlalchemy import TextClause
 
 from adapters.web.login.sessions import WebSession, end_sessions
@@ -26,8 +26,7 @@ TYPE_IT = say("me.type_it", words=ERASE_WORDS)
 Fields = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """What an act did, or why it did not. `secret` is shown this once; `is_gone`: nothing more can be shown."""
 
     sentence: str

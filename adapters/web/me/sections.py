@@ -1,8 +1,9 @@
 """What the pages about oneself show, one function each."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from adapters.web.login.sessions import WebSession
 from adapters.web.texts import say
@@ -27,8 +28,7 @@ BAR, GAP, HEIGHT = 8, 2, 100
 Read = Callable[[Request, WebSession, Mapping[str, str]], Awaitable[dict[str, Any]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(Struct, frozen=True):
     """One page: its name, its address, its template, and what reads its values."""
 
     title: str

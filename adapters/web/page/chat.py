@@ -4,10 +4,10 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import quote
 
+from msgspec import Struct
 from pydantic import Field, Json, StringConstraints, ValidationError
 from sqlalchemy import select
 from starlette.datastructures import UploadFile
@@ -192,8 +192,7 @@ async def get_arrivals(request: Request) -> Response:
     return sse.follow(_until(request.app.state.closing, arrivals))
 
 
-@dataclass(slots=True)
-class Position:
+class Position(Struct):
     """The newest message, turn, reply to a command and title that a window of the page has shown, and the branch.
 
     `answer` is the moment of the newest answer elsewhere, None for a window that tells of none.

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
+
+from msgspec.structs import asdict
 
 from agent.commands import CommandReply
 from shared.db.driver import Session

@@ -1,7 +1,6 @@
 """The page's list of a person's memories, and the commands that its buttons give."""
 
-from dataclasses import asdict
-
+from msgspec.structs import asdict
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -17,7 +16,7 @@ from agent.people.participants import find_user
 from shared.db.statements import load_statements
 from shared.memory.own import list_own
 from shared.memory.visibility import Visibility
-from shared.messages import Sender
+from shared.messages import Sender, to_fields
 
 statements = load_statements(__file__)
 
@@ -66,7 +65,7 @@ async def post_command(request: Request) -> Response:
         {
             "content": reply.text,
             "commands": [asdict(choice) for choice in reply.choices],
-            "files": [asdict(file) for file in reply.files],
+            "files": [to_fields(file) for file in reply.files],
             "is_signed_out": is_signed_out,
         },
         headers=NO_STORE,

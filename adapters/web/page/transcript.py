@@ -3,8 +3,9 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from agent.app import App
 from agent.journal.files import FILES_HEADING
@@ -23,8 +24,7 @@ MAX_PAGE_CHARS = 600_000
 ATTACHED = re.compile(r"^- .+ \(file_id (\d{1,18}), ", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """One step of a turn, as the query selects it."""
 
     seq: int

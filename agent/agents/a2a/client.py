@@ -7,10 +7,11 @@ connection, sends too much or sends invalid data.
 import asyncio
 import json
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from uuid import uuid4
+
+from msgspec import Struct
 
 from agent.agents.delegation.peers import Asker, PeerAnswer, PeerFile
 from agent.people.hops import installation_id, outbound_hops, person_id
@@ -51,15 +52,13 @@ PERSON_HEADERS = {"parley-platform": "platform", "parley-user": "platform_user_i
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(Struct, frozen=True):
     card: "AgentCard"
     address: "Address"
     until: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Running:
+class _Running(Struct, frozen=True):
     # What `_stop` needs to cancel a task on the remote agent.
     name: str
     address: "Address"

@@ -8,7 +8,6 @@ import json
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -32,6 +31,7 @@ from a2a.utils.constants import TransportProtocol
 from a2a.utils.errors import A2AError
 from google.protobuf.json_format import Error as ProtobufError
 from google.protobuf.json_format import MessageToDict
+from msgspec import Struct, field
 
 from agent.agents.a2a.http import Address, Guarded, origin_of
 from shared.errors import ToolError, Unavailable
@@ -57,8 +57,7 @@ BREATHER = 50
 logging.getLogger("a2a").setLevel(logging.CRITICAL)
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Struct, frozen=True):
     """A task to send."""
 
     text: str
@@ -74,8 +73,7 @@ class Question:
         return request
 
 
-@dataclass
-class TaskProgress:
+class TaskProgress(Struct):
     """The state of a task and the answer so far, collected from the updates."""
 
     task_id: str = ""

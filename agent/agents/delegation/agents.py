@@ -6,7 +6,6 @@ hops.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from agent.people.hops import MAX_DEPTH
@@ -22,8 +21,7 @@ MODULE = "agents"
 TIMEOUT_SECONDS = 7200.0
 
 
-@dataclass(frozen=True, eq=False)
-class AgentTool(Tool):
+class AgentTool(Tool, frozen=True, eq=False):
     """The tool that delegates a task to one of `agents`; `AgentTools` runs its calls."""
 
     resumable = True

@@ -4,8 +4,10 @@ A child turn is identified by its parent's id and the id of the tool call. It ha
 reservation. Its user and conversation are the parent's, so that the ledger attributes its cost to that conversation.
 """
 
-from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from agent.journal.records import record, settle
 from agent.journal.steps import Entry, Step, TurnKey, TurnLog, list_steps
@@ -26,7 +28,7 @@ from shared.db.database import Database
 from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.errors import ConfigurationError, Stopped, Superseded, ToolError
-from shared.messages import Permission, Usage
+from shared.messages import Permission, Usage, to_fields
 from shared.text import count_tokens
 
 if TYPE_CHECKING:
@@ -41,8 +43,7 @@ PURPOSE = "delegation"
 VARIABLE = "DEBUG_MOCK_RESPONSES"
 
 
-@dataclass(frozen=True, slots=True)
-class DelegationResult:
+class DelegationResult(Struct, frozen=True):
     """The result of a child turn, or its error code.
 
     `iterations` and `usage` include the agents that it delegated to itself. `question`: the approval that it needs from
@@ -59,8 +60,7 @@ class DelegationResult:
     question: ApprovalRequest | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OpenedChild:
+class OpenedChild(Struct, frozen=True):
     """An opened child turn and the row of its agent; both are None if the child turn has ended already.
 
     `services` are those of the child, whose models may be its agent's script. `is_known`: an earlier attempt of the
@@ -75,8 +75,7 @@ class OpenedChild:
     is_known: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Begun:
+class _Begun(Struct, frozen=True):
     # A child turn as stored: created by this attempt or loaded from an earlier one.
     key: TurnKey
     log: TurnLog
@@ -211,7 +210,7 @@ async def close_child(database: Database, child: RunningTurn, answer: TurnResult
     """End the child turn with this answer and return its result; raises `Superseded` if another attempt runs it."""
     announcer, spend, answer = child.announcer, child.spend, await filtered(child, answer)
     facts = {"finished": answer.finished, "error": answer.error}
-    payload = {"iterations": count_iterations(child), "usage": asdict(spend.usage), "model": spend.model}
+    payload = {"iterations": count_iterations(child), "usage": to_fields(spend.usage), "model": spend.model}
     events = [
         *announcer.thinking(answer.thinking),
         announcer.event("message", content=answer.text, files=[]),

@@ -6,9 +6,10 @@ conversation it sees only the task. The tool call identifies the child turn: aft
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
 from itertools import chain
 from typing import Any
+
+from msgspec.structs import replace
 
 from agent.agents.delegation.agents import find_askable, find_asker
 from agent.agents.delegation.child_turn import (

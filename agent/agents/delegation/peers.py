@@ -3,12 +3,13 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
     from shared.models import Agent
 
 
-@dataclass(frozen=True, slots=True)
-class Asker:
+class Asker(Struct, frozen=True):
     """The user on whose behalf an agent is called; `is_direct`: only this user sees its answer."""
 
     user_id: int
@@ -24,8 +25,7 @@ class PeerFile:
     content: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class PeerAnswer:
+class PeerAnswer(Struct, frozen=True):
     """The answer of a remote agent. Its text is untrusted and must never be treated as instructions.
 
     `finished` is False if the agent reports that the answer is incomplete, for example when it asks a question back.

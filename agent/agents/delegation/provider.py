@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from agent.agents.delegation.agents import AgentTool, build_tool, list_askable, why_not
@@ -16,6 +15,7 @@ from agent.tools.outcomes import Outcome, Returned, is_error
 from agent.tools.providers import NO_TEXTS, ToolEvent, ToolProvider
 from agent.turn.services import TurnServices
 from shared.errors import ToolError
+from shared.messages import to_fields
 from shared.tools import Tool, ToolContext
 
 MAX_KEPT_TOOLS = 200
@@ -67,4 +67,4 @@ class AgentTools(ToolProvider):
         work = outcome.work
         came_to = {"error": json.loads(outcome.content).get("message")} if is_error(outcome) else {"result": work.text}
         payload = {"id": call.id, "agent": str(call.arguments.get("agent", "")), "iterations": work.model_calls}
-        return (("delegation_response", {**payload, "usage": asdict(work.usage), **came_to}),)
+        return (("delegation_response", {**payload, "usage": to_fields(work.usage), **came_to}),)

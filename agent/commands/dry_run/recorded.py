@@ -1,8 +1,9 @@
 """Reads recorded turns with what their prompts were made of; changes nothing."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec import Struct
 
 from agent.journal.steps import PastStep, Step, list_steps, read_history
 from agent.people.module_rules import ModuleRules
@@ -18,8 +19,7 @@ from shared.messages import Place, Usage
 statements = load_statements(__file__)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedTurn:
+class RecordedTurn(Struct, frozen=True):
     """A recorded turn, with the history and the memories that its prompt had.
 
     `modules` is what admins say of modules today; `work` is what it took then, of tokens those of the answers alone.

@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import count
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from agent.commands.dry_run.recorded import RecordedTurn
 from agent.journal.steps import PastStep, Step, ToolUse, TurnKey, TurnLog
@@ -34,8 +36,7 @@ PURPOSE = "dry_run"
 Results = Mapping[tuple[str, str], Step]
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(Struct, frozen=True):
     """A turn that is ready to be answered again, with about how many tokens that takes, and at most how many dollars.
 
     `dollars` is None when the price of a model that may answer is unknown.
@@ -48,8 +49,7 @@ class Prepared:
     dollars: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Replayed:
+class Replayed(Struct, frozen=True):
     """The new answer to a recorded turn.
 
     `would_call` are the calls that nobody can answer, because they were not made then: with them the replay ends.
@@ -65,8 +65,7 @@ class Replayed:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DryRun:
+class DryRun(Struct, frozen=True):
     """Answers recorded turns again; `payer_id` is the user who pays for it."""
 
     services: TurnServices

@@ -1,8 +1,10 @@
 """What is tried in a dry run: a persona with changes, on some of the turns that are recorded."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from agent.commands.dry_run.recorded import choose_turns, read_turn
 from agent.commands.dry_run.replay import DryRun, Prepared
@@ -17,8 +19,7 @@ if TYPE_CHECKING:
 statements = load_statements(__file__)
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """A persona by its name, what of it is changed, and the turns, or how many of its last ones.
 
     `version` is one of the persona's; `fields` are columns as in `persona_versions.fields`; `prompt` and `model`

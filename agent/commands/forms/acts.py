@@ -1,9 +1,10 @@
 """The acts of admins that have a form in chats: what each asks for, and the function of the database that does it."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
+
+from msgspec import Struct
 
 from agent.commands.base import Request
 from agent.commands.forms.base import CHANNEL, MOST_OPTIONS, PERSON, Field, Option
@@ -47,8 +48,7 @@ NO_GRANT = "Choose a permission, or write how many tokens more."
 NO_CHANGE = "There is no change of yours to take back."
 
 
-@dataclass(frozen=True, slots=True)
-class Act:
+class Act(Struct, frozen=True):
     """One form: the label of its button, its title, its fields, and what it does."""
 
     label: str

@@ -1,7 +1,8 @@
 """What a form asks for; each platform shows it in its own way."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from shared.messages import Place, PlatformContext, Sender
 
@@ -11,8 +12,7 @@ PERSON, CHANNEL = "person", "channel"
 MOST_OPTIONS = 25
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """One of the values that a field may have; the value may be empty. `detail` is shown smaller below the label."""
 
     value: str
@@ -20,8 +20,7 @@ class Option:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """One field, which begins with `value`: with `options` a choice, a picker where it is called PERSON or CHANNEL."""
 
     name: str
@@ -31,8 +30,7 @@ class Field:
     value: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class OpenForm:
+class OpenForm(Struct, frozen=True):
     """A form as somebody is shown it."""
 
     name: str
@@ -40,8 +38,7 @@ class OpenForm:
     fields: Sequence[Field]
 
 
-@dataclass(frozen=True, slots=True)
-class Asker:
+class Asker(Struct, frozen=True):
     """Who asks for a form or sends one, and where."""
 
     sender: Sender
@@ -49,8 +46,7 @@ class Asker:
     context: PlatformContext
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """What a form has done; `entries` are those of the log of changes, which take it back."""
 
     text: str

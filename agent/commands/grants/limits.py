@@ -1,9 +1,11 @@
 """The limits as people read about them: which apply in a place, and how full one is."""
 
-from dataclasses import asdict, dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from shared.db.driver import Session
 from shared.db.statements import load_statements
@@ -14,8 +16,7 @@ statements = load_statements(__file__)
 Table = Literal["users", "servers", "budgets"]
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True):
     """One limit, with what was granted on top of it in `whole`.
 
     `server` is the platform and id of the server that it belongs to, None for all others.

@@ -1,7 +1,8 @@
 """Requests for more than a limit allows, and the decisions on them; each is an audited row of `budget_grants`."""
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from agent.commands.base import Request
 from agent.commands.grants.limits import Limit, find_exhausted, find_limit
@@ -22,8 +23,7 @@ SHARE = 2
 MOST_DAYS = 366
 
 
-@dataclass(frozen=True, slots=True)
-class Approver:
+class Approver(Struct, frozen=True):
     """Who decides, and where: a permission that roles of a server give counts for limits of that server alone."""
 
     user: ResolvedUser
@@ -31,8 +31,7 @@ class Approver:
     account: str
 
 
-@dataclass(frozen=True, slots=True)
-class OpenRequest:
+class OpenRequest(Struct, frozen=True):
     """A request that nobody has decided on; `amount` is in the limit's unit."""
 
     id: int

@@ -3,11 +3,12 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from agent.commands.base import Request
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One entry of a panel: its id and its text."""
 
     id: str
@@ -26,8 +27,7 @@ List = Callable[[Request], Awaitable[Listed]]
 Remove = Callable[[Request, str], Awaitable[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Panel:
+class Panel(Struct, frozen=True):
     """A list of a user's own things of one kind, such as memories.
 
     `list_entries` returns the entries of the requesting user. `remove` gets the id of an entry, must check that it

@@ -6,7 +6,8 @@ another one makes the check once the claim has ended: only tools that change not
 
 import asyncio
 import json
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from agent.app import App
 from agent.commands.schedules.firing import DueRow, lock_due, pause, to_message

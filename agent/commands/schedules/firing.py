@@ -4,10 +4,12 @@ A worker locks the job's row, so that of several workers one fires it. The messa
 due time, so that one due time never gives two messages. What was missed while no worker ran is made up for once, late.
 """
 
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from agent.people.participants import ResolvedUser, find_user, with_roles
 from agent.prompts import prompts
@@ -31,8 +33,7 @@ AT_ONCE = 100
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class DueRow:
+class DueRow(Struct, frozen=True):
     """A due job with its row locked, and its person with the rights of this moment."""
 
     row: Any

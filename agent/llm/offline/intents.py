@@ -5,8 +5,9 @@ Tools are identified only by their function name; they may be in any module.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 Found = Mapping[str, str | None]
 FORMATS = ("txt", "md", "html", "csv", "json")
@@ -22,8 +23,7 @@ TODAY = re.compile(
 FILE = r"(?:the |die |das )?(?:file|document|datei|dokument) (?:number |nr\.? )?#?(?P<id>\d{1,18})"
 
 
-@dataclass(frozen=True, slots=True)
-class Intent:
+class Intent(Struct, frozen=True):
     """A recognised request: a tool's function name and its arguments."""
 
     function: str

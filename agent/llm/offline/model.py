@@ -5,9 +5,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from agent.llm.built_in import BuiltInModel
 from agent.llm.completions import AttemptState, Completion, ModelRequest, ToolCall, estimate
@@ -40,8 +42,7 @@ EXAMPLES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Exchange:
+class _Exchange(Struct, frozen=True):
     """The parts of a request that the model reads: the person's message, the current time, and the tool results."""
 
     message: str
@@ -49,8 +50,7 @@ class _Exchange:
     results: tuple[Result, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Call:
+class _Call(Struct, frozen=True):
     function: str
     arguments: dict[str, Any]
 

@@ -1,12 +1,12 @@
 """Tool results as sentences of the offline model."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class Result:
+
+class Result(Struct, frozen=True):
     """One finished call: the tool's function, the arguments, and the value it returned."""
 
     function: str

@@ -5,8 +5,9 @@ Every mark has a maximum length, so that a stream is held back only a little and
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
+
+from msgspec import Struct
 
 TAG = "tool"
 CALL, DELEGATE = FENCES = ("tool_call", "delegate")
@@ -24,8 +25,7 @@ NOTHING = "(?!)"
 FLAGS = re.IGNORECASE | re.ASCII
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
+class Marks(Struct, frozen=True):
     """The marks of one context; `beginning` matches an incomplete mark at the end of the text."""
 
     whole: re.Pattern[str]
@@ -88,8 +88,7 @@ def in_thinking(name: str) -> Marks:
     return _marks(f"</{name}>", _beginnings([f"</{name}>"]))
 
 
-@dataclass(frozen=True, slots=True)
-class BlockMarks:
+class BlockMarks(Struct, frozen=True):
     """The marks in a block: outside and inside of JSON strings, and `plain` if strings are not recognised."""
 
     outside: Marks

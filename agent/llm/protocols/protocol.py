@@ -7,8 +7,10 @@ all protocols. So every route can continue every conversation.
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from agent.llm.completions import Cause, Completion, OnText, RequestWriter, RouteFailed, to_tool_calls
 from agent.llm.protocols.patterns import DELEGATE, TAG
@@ -32,8 +34,7 @@ MAX_THINKING = 20_000
 Call = tuple[None, str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Protocol:
+class Protocol(Struct, frozen=True):
     """The protocol of a route: the kinds of blocks in its answers, and the writer of its requests.
 
     Without a writer the request is sent unchanged, in the OpenAI format.

@@ -7,8 +7,9 @@ recognised in code.
 import json
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from agent.llm.protocols.patterns import (
     LONGEST_MARK,
@@ -26,8 +27,7 @@ FENCE_TICKS = 3
 NO_JSON = object()
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Struct, frozen=True):
     """A block as the model wrote it: its kind (`tool`, `tool_call` or `delegate`) and the text between its marks."""
 
     kind: str

@@ -8,11 +8,13 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from agent.llm.media_requests import DrawingRequest, SpeechRequest, TranscriptionRequest
 from shared.db.database import Database
@@ -41,8 +43,7 @@ KINDS = ("input_cost_per_token", "cache_read_input_token_cost", "output_cost_per
 Entry = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(Struct, frozen=True):
     """The price of a model in US dollars, for a token of each kind and for one image."""
 
     input: float

@@ -4,8 +4,9 @@ import asyncio
 import re
 from contextlib import aclosing
 from copy import deepcopy
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from agent.llm.completions import (
     NO_TOOL,

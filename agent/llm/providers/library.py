@@ -1,8 +1,9 @@
 """Imports litellm and sets it up: no telemetry, no retries, no log of texts."""
 
 import warnings
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from agent.llm.completions import NO_TOOL
 from agent.llm.providers.streaming import STREAM_FAULTS
@@ -12,8 +13,7 @@ OLLAMA = frozenset({"ollama", "ollama_chat"})
 OWN_MODEL = {"mode": "chat", "input_cost_per_token": 0.0, "output_cost_per_token": 0.0}
 
 
-@dataclass(frozen=True, slots=True)
-class Library:
+class Library(Struct, frozen=True):
     """litellm, available once it is imported; `faults` are what calls raise, `stream_faults` what streams do."""
 
     litellm: Any

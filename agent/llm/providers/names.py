@@ -1,7 +1,8 @@
 """Whether a model's name is right: by what its server offers, else by litellm's list of models."""
 
-from dataclasses import dataclass
 from difflib import get_close_matches
+
+from msgspec import Struct
 
 from agent.llm.providers.catalogue import PREFIX, Catalogue
 from agent.llm.providers.openai_api import OpenAIServer
@@ -12,8 +13,7 @@ NEAR, NEAR_OF_MANY = 0.5, 0.8
 MOST = 3
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownName:
+class UnknownName(Struct, frozen=True):
     """A model that its server does not offer, or (not `is_certain`) that litellm does not list; with names like it."""
 
     nearest: tuple[str, ...]

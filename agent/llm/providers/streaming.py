@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from agent.llm.completions import OnText, ToolCall, to_tool_calls
 from shared.text import clean
@@ -19,8 +20,7 @@ class _Fields(dict[str, Any]):
     __getattr__ = dict.get
 
 
-@dataclass(slots=True)
-class _Call:
+class _Call(Struct):
     id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list)

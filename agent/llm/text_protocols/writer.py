@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby
 from typing import Any
+
+from msgspec.structs import replace
 
 from agent.llm.completions import ModelRequest
 from agent.llm.protocols.patterns import CALL, DELEGATE, TAG

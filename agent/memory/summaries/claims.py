@@ -6,9 +6,10 @@ lease has ended, or after a summary was withdrawn, is not stored.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from msgspec import Struct
 
 from agent.people.billing.budget import PaidCall, to_json
 from shared.db.driver import Session
@@ -20,8 +21,7 @@ statements = load_statements(__file__)
 MAX_ERROR_CHARS = 500
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """A conversation that this worker summarises until `lease`, with the summary it has.
 
     `is_wanted` is False when people are still talking. `user_id` is whose turns are summarised in a direct
@@ -46,8 +46,7 @@ class Claim:
         return {"id": self.id, "lease": self.lease}
 
 
-@dataclass(frozen=True, slots=True)
-class NewSummary:
+class NewSummary(Struct, frozen=True):
     """A summary of what was said up to `last_turn_id`; `model` is None when it was extracted."""
 
     content: str

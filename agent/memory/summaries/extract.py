@@ -5,8 +5,9 @@ It is the summary where no model is configured, and it adds to a model's summary
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
+
+from msgspec import Struct
 
 from agent.memory.summaries.source import Line
 from shared.memory.tokenizer import split_words
@@ -34,8 +35,7 @@ DETAIL_SCORE = 3.0
 AGENT_FACTOR, OLD_FACTOR = 0.5, 0.9
 
 
-@dataclass(frozen=True, slots=True)
-class _Sentence:
+class _Sentence(Struct, frozen=True):
     position: int
     head: str
     content: str

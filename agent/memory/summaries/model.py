@@ -3,8 +3,9 @@
 import asyncio
 import json
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from agent.llm.completions import CallObserver, Completion, ModelRequest, RejectedCall, count_prompt
 from agent.llm.router import Router
@@ -38,8 +39,7 @@ FACTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ModelAnswer:
+class ModelAnswer(Struct, frozen=True):
     """What a model call gave: the completion, or why there is none. `paid` are its calls for the ledger."""
 
     completion: Completion | None

@@ -1,10 +1,11 @@
 """The transcript that a summary is written from: what people and the agent said, in order."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from typing import Any
+
+from msgspec import Struct
 
 from agent.journal.pastes import without_pastes
 from agent.memory.facts import Statement
@@ -22,8 +23,7 @@ MAX_LINE_CHARS = 6000
 AGENT = "Assistant"
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     """Something that was said; `is_answered` is True when the agent spoke next.
 
     `statement` is set for what a person typed or spoke, without quotes of others: facts may be drawn from it, unless
@@ -70,8 +70,7 @@ class Line:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(Struct, frozen=True):
     """What is to be summarised; `has_more` is True when more was said behind it."""
 
     lines: tuple[Line, ...] = ()

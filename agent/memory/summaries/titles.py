@@ -7,8 +7,9 @@ the beginning of the first message.
 import re
 import unicodedata
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from agent.llm.completions import ModelRequest
 from agent.llm.router import Router

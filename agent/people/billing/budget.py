@@ -9,10 +9,12 @@ import asyncio
 import json
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import Enum, auto
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from shared.db.driver import Session
 from shared.db.statements import load_statements
@@ -58,8 +60,7 @@ OWNERS = {
 PERIODS = {"day": "today", "month": "this month", "30 days": "this month"}
 
 
-@dataclass(frozen=True, slots=True)
-class RefusingLimit:
+class RefusingLimit(Struct, frozen=True):
     """The limit that refuses a call; `kind` as in `budgets`; `period` is "day", "month" or "30 days"."""
 
     kind: str
@@ -72,8 +73,7 @@ class RefusingLimit:
         return LimitExhausted(who=who, period=period, renews_on=self.renews_on, is_own=is_own)
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(Struct, frozen=True):
     """Whether a model call is admitted, and the limit that refuses it; `reservation_id` is set while one is held."""
 
     status: AdmissionStatus
@@ -100,8 +100,7 @@ class Admission:
 NOT_REQUESTED = Admission(AdmissionStatus.NOT_REQUESTED)
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(Struct, frozen=True):
     """A request to reserve tokens for a turn's next model call; the reservation expires after `seconds`.
 
     `cost` is an upper estimate in US dollars, None when the price of a model that may be asked is unknown.
@@ -115,8 +114,7 @@ class Reservation:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetStatus:
+class BudgetStatus(Struct, frozen=True):
     """The current budget of a user or a server, in tokens; `limit` is None if it is unlimited."""
 
     limit: int | None
@@ -210,8 +208,7 @@ def _to_budget_status(row: Any) -> BudgetStatus:
     return BudgetStatus(limit=row.budget, used=row.used, reserved=row.reserved, renews_on=row.resets_at)
 
 
-@dataclass(frozen=True, slots=True)
-class PaidCall:
+class PaidCall(Struct, frozen=True):
     """One model call for the ledger, which has one row for each `reservation_id`, however often the call is settled."""
 
     model: str
@@ -220,8 +217,7 @@ class PaidCall:
     reservation_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Payment:
+class Payment(Struct, frozen=True):
     """The calls of one model answer, including rejected attempts, and the tokens to reserve for the next call.
 
     `reserve` is 0 if no call follows. `cost` is an upper estimate of it in US dollars, None when a price is unknown.

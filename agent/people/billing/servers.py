@@ -1,6 +1,6 @@
 """The shared usage of all users on a server, and its budget."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from agent.people.billing.budget import BudgetStatus, find_server_budget_status
 from shared.db.driver import Session
@@ -14,8 +14,7 @@ statements = load_statements(__file__)
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class ServerSpend:
+class ServerSpend(Struct, frozen=True):
     """The usage of a server in the last 30 days; `budget` is None if there is no limit."""
 
     budget: BudgetStatus | None

@@ -10,6 +10,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Struct
+
 from shared.credentials.row_secrets import filled_in
 from shared.errors import ToolError, Unavailable
 from shared.log import get_logger
@@ -89,14 +91,17 @@ class Server:
         return (self.transport, self.command, self.args, self.env, self.url, self.headers)
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """A tool as a server lists it. `hash` covers name, description and schema, so any change needs a new approval."""
 
     name: str
     hash: str
-    description: str = field(compare=False)
-    input_schema: Mapping[str, Any] = field(compare=False)
+    description: str
+    input_schema: Mapping[str, Any]
+
+    def __hash__(self) -> int:
+        """Return a value from the hash alone: a schema has none."""
+        return hash(self.hash)
 
 
 def to_listed(name: str, description: str, input_schema: Mapping[str, Any]) -> Listed:

@@ -5,7 +5,6 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from typing import Any, ClassVar
@@ -21,6 +20,7 @@ from mcp_types import (
     ResourceLink,
     TextContent,
 )
+from msgspec import field
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
@@ -52,8 +52,7 @@ OPENING = frozenset(
 )
 
 
-@dataclass(frozen=True, eq=False)
-class RemoteTool(Tool):
+class RemoteTool(Tool, frozen=True, eq=False):
     """A tool on an MCP server, whose arguments are described by a JSON schema instead of a Python signature."""
 
     is_foreign: ClassVar[bool] = True

@@ -9,8 +9,10 @@ import asyncio
 import json
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import AsyncExitStack, suppress
-from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from agent.tools.mcp.connections import Connection, Listed, Server
 from agent.tools.providers import ToolProvider
@@ -36,8 +38,7 @@ NOTE_AGAIN_SECONDS = 3600.0
 log = get_logger()
 
 
-@dataclass
-class _Kept:
+class _Kept(Struct):
     # A server with its connection and its listed tools.
     server: Server
     connection: Connection

@@ -6,8 +6,10 @@ Whatever is wrong with one skill switches that skill off and is reported; nothin
 import os
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from agent.tools.skills.format import SkillText, WrongSkill, is_name, parse_skill
 
@@ -17,8 +19,7 @@ MAX_INSTRUCTIONS_BYTES, MAX_FILE_BYTES = 800_000, 1_000_000
 MAX_FILES, MAX_ENTRIES, MAX_DEPTH = 100, 2000, 6
 
 
-@dataclass(frozen=True, slots=True)
-class Examined:
+class Examined(Struct, frozen=True):
     """A skill's folder as the operator is told of it. `skill` is None if it is off; `problems` says what is wrong."""
 
     name: str

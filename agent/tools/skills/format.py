@@ -1,9 +1,9 @@
 """The Agent Skills format: a text `SKILL.md` with YAML front matter, in a folder with the skill's name."""
 
 import re
-from dataclasses import dataclass, field
 
 import yaml
+from msgspec import Struct, field
 
 NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)^---[ \t]*$\n?", re.DOTALL | re.MULTILINE)
@@ -15,8 +15,7 @@ class WrongSkill(Exception):
     """A skill that can't be used, with the reason in words for the operator."""
 
 
-@dataclass(frozen=True, slots=True)
-class SkillText:
+class SkillText(Struct, frozen=True):
     """A skill; `files` has the paths of the files beside its instructions."""
 
     name: str

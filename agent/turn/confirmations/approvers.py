@@ -4,7 +4,7 @@ Permission and pause are checked when they answer, and again when the turn of th
 as a message of the user who was asked, so that the call runs with that user's permission and budget.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from agent.people.participants import resolve_user, with_roles
 from agent.people.pauses import PersonPaused

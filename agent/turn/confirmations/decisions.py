@@ -8,8 +8,9 @@ and the model continues from their results.
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from agent.journal.steps import Step, ToolUse, call_seq, to_call_id
 from agent.people.participants import ResolvedUser
@@ -32,8 +33,7 @@ LONGEST_WORD = 20
 Evaluation = Literal["ordinary", "agreed", "denied", "expired", "closed", "again"]
 
 
-@dataclass(frozen=True, slots=True)
-class GivenAnswer:
+class GivenAnswer(Struct, frozen=True):
     """An answer as a message gives it.
 
     `confirmation_id` is None for a typed "yes" or "no", which names no question. `approved_by` is the id of another
@@ -55,8 +55,7 @@ class GivenAnswer:
         return None if approved is None else cls(entry.inbox_id, approved, None)
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionResult:
+class DecisionResult(Struct, frozen=True):
     """The result of an answer: steps for the journal (`steps`), a refusal, or the question to ask again (`again`).
 
     `status` is the new status of the question with the id `confirmation_id`.

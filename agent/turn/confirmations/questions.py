@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from agent.journal.steps import Step
 from agent.prompts import prompts
@@ -13,8 +14,7 @@ from agent.tools.outcomes import ApprovalRequest
 CHOICES = ("yes", "no")
 
 
-@dataclass(frozen=True, slots=True)
-class HeldCall:
+class HeldCall(Struct, frozen=True):
     """A call that waits for approval; `arguments` is JSON text, `question` what the user is asked about it."""
 
     tool: str

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from agent.journal.steps import TurnKey
 from agent.tools.outcomes import ApprovalRequest
@@ -14,8 +16,7 @@ from shared.db.statements import Statement, load_statements
 statements = load_statements(__file__)
 
 
-@dataclass(frozen=True, slots=True)
-class NewQuestion:
+class NewQuestion(Struct, frozen=True):
     """A new row of `confirmations`: the request for approval that a turn ends with, or what a command asks.
 
     `id` is None until the row is stored, `call_id` None for a command.
@@ -32,8 +33,7 @@ class NewQuestion:
     approver_level: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Agreed:
+class Agreed(Struct, frozen=True):
     """What a person has agreed to: the fields of the question, and the agent whose calls they are.
 
     `agent` is None for the persona that answers, and for a command.

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from agent.journal.files import PendingFile
 from agent.journal.steps import Step
@@ -38,8 +39,7 @@ class HoldsCredentials(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class FailedFile:
+class FailedFile(Struct, frozen=True):
     """A file of a message that could not be fetched or stored, and why."""
 
     name: str
@@ -123,8 +123,7 @@ def with_unopened_notice(answer: str, steps: Sequence[Step], fault: str | None) 
     return f"{answer}\n\n{prompts().turn.files_unopened_notice.format(fault=fault, remedy=REMEDY)}".strip()
 
 
-@dataclass(frozen=True, slots=True)
-class AttachmentStore:
+class AttachmentStore(Struct, frozen=True):
     """Downloads attachments and stores them; `senders`, by adapter, may provide credentials for their URLs.
 
     `downloads` bounds how many messages' attachments are fetched at once.

@@ -9,11 +9,13 @@ window is full; meanwhile a summary is asked for.
 
 from collections import deque
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import groupby, takewhile
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from agent.journal.files import FROM_OTHERS
 from agent.journal.quotes import (
@@ -24,7 +26,7 @@ from agent.journal.quotes import (
     with_speaker,
     without_context_tags,
 )
-from agent.journal.steps import UNREAD, PastStep, Step
+from agent.journal.steps import PastStep, Step
 from agent.llm.completions import IMAGE_TOKENS
 from agent.people.participants import Participants, ResolvedConversation, ResolvedPersona, ResolvedUser
 from agent.prompts import prompts
@@ -55,8 +57,7 @@ log = get_logger()
 ModelMessage = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class PromptParts:
+class PromptParts(Struct, frozen=True):
     """The inputs for the prompt of one message; `message` is the journal step of that message.
 
     `instructions` is the text that the offered modules add to the system prompt.
@@ -100,8 +101,7 @@ class PromptParts:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(Struct, frozen=True):
     """The prompt of a turn up to and including the new message; the turn's own steps are appended later.
 
     `images` are the images in its messages as `data:` URLs, by file id. `reasons` says what it was made of, for the
@@ -298,8 +298,7 @@ def _to_message(content: str, file_ids: Sequence[int]) -> ModelMessage:
     return {"role": "user", "content": with_images(content, file_ids) if file_ids else content}
 
 
-@dataclass(frozen=True, slots=True)
-class Window:
+class Window(Struct, frozen=True):
     """How much history a prompt may hold, in tokens.
 
     From `goal` on, what the summary holds is dropped. `most` is what the model takes in at all.
@@ -374,4 +373,4 @@ def shorten(step: Step) -> Step:
     """Return the step of a past turn as the prompt shows it: of a long result of a tool only the beginning."""
     if step.role != "tool_result" or len(step.content) <= PAST_RESULT_CHARS:
         return step
-    return replace(step, content=cut(step.content, PAST_RESULT_CHARS), read=UNREAD)
+    return replace(step, content=cut(step.content, PAST_RESULT_CHARS))

@@ -7,8 +7,9 @@ untrusted content, because they may contain text that somebody else has written.
 import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from agent.journal.steps import Step
 from agent.llm.vision import SCHEME
@@ -29,8 +30,7 @@ NAMED = re.compile(r"\(file_id (\d{1,18}), (?:[^(),\n]{1,20}, )?image/(?:png|jpe
 statements = load_statements(__file__)
 
 
-@dataclass(frozen=True, slots=True)
-class PromptImages:
+class PromptImages(Struct, frozen=True):
     """The images of a prompt: file ids by turn (`by_turn`), and `data:` URLs by file id (`data`).
 
     `unopened` are the file ids by turn of those that can't be shown.

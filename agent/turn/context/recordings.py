@@ -3,7 +3,9 @@
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from agent.journal.steps import Step, TurnKey
 from agent.llm.media_requests import TranscriptionRequest
@@ -30,8 +32,7 @@ log = get_logger()
 statements = load_statements(__file__)
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
+class Recording(Struct, frozen=True):
     """A stored recording of a turn; `attachment` is what the platform said of it."""
 
     file_id: int
@@ -45,16 +46,14 @@ class Recording:
         return heading_of(self.file_id, self.filename, is_own=self.attachment.voice_seconds is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class Unheard:
+class Unheard(Struct, frozen=True):
     """A recording that was not transcribed, and why."""
 
     name: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Listener:
+class Listener(Struct, frozen=True):
     """Transcribes the recordings of one turn; `transcribe` makes one model call on the person's budget."""
 
     database: Database

@@ -1,7 +1,8 @@
 """Finds the message that a message replies to, however old it is; not what was deleted, forgotten or erased."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from agent.journal.steps import PastStep
 from agent.memory.deletion import DELETED
@@ -17,8 +18,7 @@ MOST_CHARS, SHOWN_CHARS = 600, 150
 statements = load_statements(__file__)
 
 
-@dataclass(frozen=True, slots=True)
-class RepliedTo:
+class RepliedTo(Struct, frozen=True):
     """The message that is replied to. `speaker` is None for the agent's own; `is_own`: the same person wrote both."""
 
     speaker: str | None

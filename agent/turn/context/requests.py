@@ -1,6 +1,6 @@
 """What a program's request brings to the prompt of one turn: its own history, and instructions that rank below ours."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from agent.journal.quotes import without_context_tags
 from agent.journal.steps import PastStep, Step

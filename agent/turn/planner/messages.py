@@ -6,10 +6,12 @@ for the selected route, after messages that do not fit its context window have b
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from agent.journal.steps import Step
 from agent.llm.completions import ModelRequest
@@ -37,8 +39,7 @@ def count_form() -> int:
     return count_tokens(_write_instructions(()))
 
 
-@dataclass(frozen=True, slots=True)
-class PlanWriter:
+class PlanWriter(Struct, frozen=True):
     """Converts requests to plain text for planner mode, without native tools and tool roles; deterministic.
 
     `note` is added as the last message if it is not empty.

@@ -9,11 +9,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from itertools import islice
 from typing import Annotated, Any, Literal, NoReturn
 
+from msgspec import Struct
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import from_json
 
@@ -90,8 +90,7 @@ SCHEMA = _to_object(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedCall:
+class PlannedCall(Struct, frozen=True):
     """A call of a valid plan; `level` is the index (from 0) of the plan's wave in which it may run."""
 
     id: str
@@ -101,8 +100,7 @@ class PlannedCall:
     level: int
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """A valid plan, as the journal stores it; `waves` is the number of its levels that may run."""
 
     status: Literal["continue", "done"]

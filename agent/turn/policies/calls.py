@@ -9,8 +9,9 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from agent.journal.steps import Step, TurnKey, TurnLog, call_seq
 from agent.people.personas import get_persona

@@ -19,8 +19,10 @@ turn has read counts for the turn that receives its answer.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from agent.journal.files import FILES_HEADING, FROM_OTHERS
 from agent.journal.pastes import LONG_CHARS, MARKS, has_pastes, without_pastes
@@ -92,8 +94,7 @@ class TaintGuard:
         return request_for_taint(call)
 
 
-@dataclass(slots=True)
-class TurnTaint:
+class TurnTaint(Struct):
     """Computes the taint of a turn's prompt; `shown` is the taint of its images, memories and delegated task.
 
     `said`: what the person has typed, where the turn's message is a task that a model has written; None elsewhere.

@@ -12,9 +12,10 @@ import shutil
 import stat
 import subprocess
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
+
+from msgspec import Struct
 
 from shared.errors import ConfigurationError
 
@@ -23,8 +24,7 @@ NAME = "pgserver"
 CAPABILITIES = {"dac_read_search": 2, "dac_override": 1}
 
 
-@dataclass(frozen=True, slots=True)
-class ServerUser:
+class ServerUser(Struct, frozen=True):
     """Who runs the server; `capability` is given to it in addition."""
 
     name: str

@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import asyncpg
+from msgspec import Struct
 
 from shared.db.driver import Connection, close_connection, read_json
 from shared.db.errors import is_stale, server_errors
@@ -24,8 +24,7 @@ WAIT_SECONDS = 15.0
 Opening = Callable[[], Awaitable[asyncpg.Connection]]
 
 
-@dataclass(slots=True)
-class Member:
+class Member(Struct):
     """The driver's connection to the server, and what SQLAlchemy has of it, once it had a transaction there.
 
     `age` counts the changes after which all earlier ones are useless, and the moves to another server.

@@ -6,10 +6,10 @@ trip of its BEGIN, by commands that nothing in a session can redefine, and each 
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import asyncpg
+from msgspec import Struct
 
 from shared.db.connections import (
     ANSWER_SECONDS,
@@ -44,8 +44,7 @@ COMMIT = "COMMIT"
 ANSWERED = (asyncpg.PostgresError, asyncpg.InterfaceError)
 
 
-@dataclass(frozen=True, slots=True)
-class Beginning:
+class Beginning(Struct, frozen=True):
     """How transactions begin: with the settings, and with a check that the server still is in this history."""
 
     settings: str

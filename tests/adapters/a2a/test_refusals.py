@@ -2,7 +2,6 @@
 
 import json
 import sys
-from dataclasses import replace
 from subprocess import run
 from typing import Any
 
@@ -10,6 +9,7 @@ import httpx
 import pytest
 from a2a.types.a2a_pb2 import ListTasksRequest, Part, TaskPushNotificationConfig
 from a2a.utils.errors import A2AError, InvalidParamsError
+from msgspec.structs import replace
 
 from shared.db.database import Address, Database
 from shared.settings import Settings
@@ -145,7 +145,7 @@ async def test_what_is_not_offered_is_refused(peer: Peer, site: Site) -> None:
 async def test_a_bug_is_logged_and_not_shown_to_the_peer(
     generation: str, site: Site, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    broken = replace(site.parley.app, events=None)  # type: ignore[arg-type]  # what breaks it
+    broken = replace(site.parley.app, events=None)  # what breaks it
     async with open_site(site.parley, broken) as other, connected(other, generation, streams=False) as peer:
         with pytest.raises(A2AError, match="Something went wrong on our side") as result:
             await peer.says("hello")

@@ -1,9 +1,9 @@
 """Where a persona's profile is shown, and which pictures are kept."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import asyncpg
+from msgspec.structs import replace
 
 from adapters.api_client import File
 from adapters.chat.account.profiles import REFUSED_SECONDS, Profile, Profiles

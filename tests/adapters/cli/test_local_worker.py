@@ -1,12 +1,12 @@
 """What a question waits for when the workers beside it have died, and none can be started in this process."""
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
+from msgspec.structs import replace
 from pydantic import SecretStr
 
 from adapters.cli.neighbours import OtherKey

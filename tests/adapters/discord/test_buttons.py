@@ -1,7 +1,8 @@
 """Buttons below answers: bound to who asked, expiring, and alive after a restart."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import replace
 
 from adapters.chat.buttons import AGAIN, Button
 from agent.people.pauses import PersonPaused

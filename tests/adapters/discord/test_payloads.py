@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from dataclasses import asdict, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import aiohttp
 import discord
 import pytest
+from msgspec.structs import asdict, fields
 
 from adapters.discord.events.incoming import is_written_by_a_person, mentions_agent, to_incoming
 from adapters.discord.transport.library import client_options, redirect
@@ -61,10 +61,16 @@ async def listener(scene: Scene) -> AsyncIterator[Listener]:
         await ended(running)
 
 
+def to_plain(value: Any) -> Any:
+    """Return what JSON does not know as what it does."""
+    return value.isoformat() if isinstance(value, datetime) else asdict(value)
+
+
 def to_json(message: discord.Message) -> dict[str, Any]:
     """Return the message in our shape, without empty fields, and whether it mentions the agent."""
     incoming = to_incoming(message, int(BOT))
-    result = {key: value for key, value in asdict(incoming).items() if value != OPTIONAL.get(key)}
+    fields_set = {key: value for key, value in asdict(incoming).items() if value != OPTIONAL.get(key)}
+    result: dict[str, Any] = json.loads(json.dumps(fields_set, default=to_plain))
     around = result["platform_context"].items()
     result["platform_context"] = {
         key: value for key, value in around if value is not None and (value or key == "role_ids")
@@ -72,8 +78,7 @@ def to_json(message: discord.Message) -> dict[str, Any]:
     for attachment in result.get("attachments", ()):
         if attachment["author"] == "person":
             del attachment["author"]
-    plain: dict[str, Any] = json.loads(json.dumps(result, default=datetime.isoformat))
-    return plain | {"calls": mentions_agent(message, int(BOT))}
+    return result | {"calls": mentions_agent(message, int(BOT))}
 
 
 async def test_payloads_of_discord_become_our_messages(scene: Scene, listener: Listener) -> None:

@@ -1,11 +1,11 @@
 """What the chat page asks for, and who may ask: links that work once, sessions, the page's own origin."""
 
 import asyncio
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
+from msgspec.structs import replace
 
 from adapters.web import one_time_link
 from tests.adapters.web.conftest import BROWSER, BY_HAND, NO_CERTIFICATES, Site, open_site

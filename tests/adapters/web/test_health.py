@@ -3,13 +3,13 @@
 import asyncio
 import re
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import asyncpg
 import httpx
 import pytest
 import yaml
+from msgspec.structs import replace
 from structlog.testing import capture_logs
 
 from adapters.tables import update_tables

@@ -1,10 +1,10 @@
 """What people do with chats, files and keys on the page, in a real browser."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import pytest
+from msgspec.structs import replace
 from playwright.async_api import Browser, Locator, Page, expect
 from sqlalchemy.exc import IntegrityError
 

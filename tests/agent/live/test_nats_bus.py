@@ -4,12 +4,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import asyncpg
 import httpx
 import pytest
+from msgspec.structs import replace
 from pydantic import SecretStr
 
 from adapters.cli.check_database import Installation, check_bus

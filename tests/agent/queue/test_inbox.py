@@ -3,12 +3,12 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import asyncpg
 import pytest
+from msgspec.structs import replace
 
 from agent.queue.inbox import accept_answered, to_event
 from shared.db.database import Address

@@ -1,11 +1,11 @@
 """Messages of one place are answered in the order of their times; if these are equal or missing, of their arrival."""
 
 import asyncio
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from agent.queue import inbox
 from agent.queue.job import Job, Limits

@@ -1,9 +1,9 @@
 """Claims on replies: a process that wakes up late sends nothing that another process sends."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from agent.queue import outbox
 from agent.queue.outbox import CERTAIN_SECONDS, Claim, Outbox, Reply, boot_seconds

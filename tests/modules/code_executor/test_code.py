@@ -4,12 +4,12 @@ import asyncio
 import json
 import tempfile
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import text
 
 from agent.tools.modules import find_modules

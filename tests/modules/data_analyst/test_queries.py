@@ -3,11 +3,11 @@
 import asyncio
 import json
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from modules import data_analyst
 from shared.db.database import Database

@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from sqlalchemy.exc import IntegrityError
 
 from modules import data_analyst

@@ -7,11 +7,11 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import sqlalchemy
+from msgspec.structs import replace
 from pydantic import SecretStr
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError

@@ -1,11 +1,11 @@
 """Addresses with several hosts."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 from hypothesis import given as examples
 from hypothesis import strategies
+from msgspec.structs import replace
 from pydantic import SecretStr
 
 from adapters.tables import update_tables

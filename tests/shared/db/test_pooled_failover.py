@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import asyncpg
 import pytest
+from msgspec.structs import replace
 
 from adapters.web.health import find_obstacle
 from shared.db.database import DatabaseLost

@@ -1,11 +1,11 @@
 """Batches of memories, and what recall gives beside the text: ranges of dates, neighbours, history left out."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import asyncpg
 import pytest
+from msgspec.structs import replace
 from sqlalchemy import text
 
 from shared.clock import SystemClock

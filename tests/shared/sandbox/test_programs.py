@@ -4,10 +4,10 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from modules.data_analyst.duckdb_engine import CGROUP
 from shared.db.pooling.event_loop import Loop
@@ -23,7 +23,7 @@ REFUSED, DENIED = "Operation not permitted", "Permission denied"
 async def run(folder: Path, code: str, **more: object) -> Finished:
     path = folder / "program.py"
     path.write_text(code)
-    return await run_program(replace(Program(path, limits=LIMITS), **more), b"content")  # type: ignore[arg-type]
+    return await run_program(replace(Program(path, limits=LIMITS), **more), b"content")
 
 
 @pytest.mark.parametrize("has_folder", [False, True])

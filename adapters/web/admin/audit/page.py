@@ -3,11 +3,11 @@
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from msgspec import Struct
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -26,8 +26,7 @@ MOST_CHARS = 400
 MOMENTS = ("_at", "_until")
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """One column of an entry, before and after."""
 
     column: str

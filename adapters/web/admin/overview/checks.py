@@ -3,7 +3,8 @@
 import asyncio
 import json
 from asyncio.subprocess import DEVNULL
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from adapters.web.admin.command import SECONDS, run_command
 from adapters.web.texts import say
@@ -13,8 +14,7 @@ from shared.settings import Settings
 _running = asyncio.Lock()
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """A line of `parley doctor`; its level is ok, off, warn or fail."""
 
     level: str

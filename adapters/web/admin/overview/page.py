@@ -2,10 +2,10 @@
 
 import asyncio
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from msgspec import Struct
 from sqlalchemy import TextClause
 from starlette.responses import Response
 from starlette.routing import Route
@@ -48,8 +48,7 @@ class Sum:
 _sums: WeakKeyDictionary[Database, defaultdict[str, Sum]] = WeakKeyDictionary()
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(Struct, frozen=True):
     """Whether a message is accepted and answered; `obstacle` says why not."""
 
     obstacle: str | None

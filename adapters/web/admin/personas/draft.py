@@ -1,8 +1,9 @@
 """A persona as it stands in the form: the fields of the row, or what was entered."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from adapters.web.texts import say
 from agent.commands.forms.entries import Form
@@ -11,8 +12,7 @@ from shared.errors import Refusal
 MODULE, SKILL = "module.", "skill."
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Struct, frozen=True):
     """What the form of a persona shows: texts by field, and which modules and skills are ticked."""
 
     values: Mapping[str, str]

@@ -1,8 +1,10 @@
 """What a persona would do as it stands in the form: where it answers, with which tools, and how long its prompt is."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from adapters.web.admin.personas.draft import to_fields
 from adapters.web.admin.visit import Visit
@@ -18,8 +20,7 @@ from shared.messages import Caller, Permission, Place
 statements = load_statements(__file__)
 
 
-@dataclass(frozen=True, slots=True)
-class Preview:
+class Preview(Struct, frozen=True):
     """What applies: where it answers, who does there now, the tokens of its prompt, what each level is offered."""
 
     where: str

@@ -1,8 +1,8 @@
 """`/admin/settings`: every setting as this process has it, where its value comes from, and what it means."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+from msgspec.structs import replace
 from starlette.responses import Response
 from starlette.routing import Route
 

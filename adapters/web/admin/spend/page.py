@@ -3,12 +3,12 @@
 import csv
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 from urllib.parse import urlencode
 
+from msgspec import Struct
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.routing import Route
@@ -36,8 +36,7 @@ COLUMNS = ("calls", "tokens", "cached", "dollars", "calls_of_unknown_price")
 FILTERS = {"person": "person", "model": "model", "persona": "persona"}
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """Whole days of UTC, from the first to the last one."""
 
     first: date
@@ -55,8 +54,7 @@ class Span:
         return (self.last - self.first).days + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Sum:
+class Sum(Struct, frozen=True):
     """What some calls took together; `dollars` is None where no price is known."""
 
     calls: int

@@ -1,9 +1,9 @@
 """`/admin/tools`: what models may call: modules, MCP servers and agents; who may, what is off, and why."""
 
 from collections import defaultdict
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -22,8 +22,7 @@ SWITCHABLE = RESERVED_NAMES - {"tools"}
 PERMISSIONS = tuple(permission.label for permission in Permission)
 
 
-@dataclass(frozen=True, slots=True)
-class ListedModule:
+class ListedModule(Struct, frozen=True):
     """A module: its tools, those that lack a setting with the reason, why it failed, and the personas that name it.
 
     `is_enabled` and `requires` are what an admin has said of it, `calls` and `failed_calls` those that are counted.

@@ -3,8 +3,9 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from agent.llm.attempts import ANSWERED
 
@@ -13,8 +14,7 @@ Row = Mapping[str, Any]
 SHOWN_CHARS = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """A text of the journal; `length` is that of the whole of it."""
 
     shown: str
@@ -26,8 +26,7 @@ class Text:
         return self.length > len(self.shown)
 
 
-@dataclass(slots=True)
-class ToolCall:
+class ToolCall(Struct):
     """One call of a tool; arguments and result are None where they may be somebody's own."""
 
     tool: str
@@ -38,8 +37,7 @@ class ToolCall:
     result: Text | None = None
 
 
-@dataclass(slots=True)
-class Wave:
+class Wave(Struct):
     """One answer of a model: the routes that were tried for it, what it cost, its text, and the calls that it made.
 
     `text` is None where it is not shown.

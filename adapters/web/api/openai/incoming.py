@@ -3,11 +3,11 @@
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import quote, unquote
 from uuid import uuid4
 
+from msgspec import Struct
 from starlette.requests import Request
 
 from adapters.web.api.bodies import MAX_NAME, require_place
@@ -30,8 +30,7 @@ ASKED_FOR_TOOLS = "This agent brings its own tools; tools of the client can't be
 TOOLS_IN_HISTORY = "This agent brings its own tools; a client's calls and results can't be part of the messages."
 
 
-@dataclass(frozen=True, slots=True)
-class Thread:
+class Thread(Struct, frozen=True):
     """Where a request goes on: the channel of its place, what was said before, and whether it is remembered there."""
 
     channel: str

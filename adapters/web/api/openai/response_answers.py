@@ -1,8 +1,9 @@
 """Answers of `POST /v1/responses`: whole, or as a stream of events."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal, cast
+
+from msgspec import Struct, field
 
 from adapters.web.api import sse
 from adapters.web.api.openai.answers import MODEL, to_fault, to_text
@@ -22,8 +23,7 @@ from shared.messages import AgentResponse, Usage
 Status = Literal["in_progress", "completed", "incomplete", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseHead:
+class ResponseHead(Struct, frozen=True):
     """What a response says of itself and its request, the same from its first event to when it is read again."""
 
     id: str

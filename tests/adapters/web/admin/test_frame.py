@@ -1,9 +1,9 @@
 """Who may see the admin pages, and what everybody else gets: what an address gets where nothing is."""
 
 import re
-from dataclasses import replace
 
 import httpx
+from msgspec.structs import replace
 from pydantic import SecretStr
 
 from tests.adapters.web.admin.conftest import make_person, post

@@ -1,12 +1,12 @@
 """One-time links: whom they sign in, and when a browser is asked first."""
 
 import re
-from dataclasses import replace
 from html import unescape
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
+from msgspec.structs import replace
 from playwright.async_api import Browser, expect
 
 from adapters.web import one_time_link

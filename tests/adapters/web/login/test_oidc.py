@@ -3,13 +3,13 @@
 import re
 import time
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from html import unescape
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from msgspec.structs import replace
 from pydantic import SecretStr, ValidationError
 
 from adapters.web.login.oidc import ENTRANCE

@@ -1,11 +1,11 @@
 """Sessions of browsers: they end when they shall, and are looked up by one statement."""
 
 import asyncio
-from dataclasses import replace
 
 import asyncpg
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from adapters.web.login.sessions import COOKIE, to_hash
 from shared.db.roles import ADMIN_ROLE

@@ -1,7 +1,8 @@
 """A call of a plan waits for what it needs, and is left out when that did not succeed."""
 
 import json
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from agent.journal.steps import Step, TurnLog
 from agent.tools.outcomes import Failed, NotRun
