@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from agent.tools.modules import ModuleTools
 from shared.db.database import Address
@@ -54,10 +55,7 @@ class Kitchen:
             self.echoed.set()
             return {"value": value, "more": more}
 
-        toolset = [give, fail, hold, echo]
-        for entry in toolset:
-            object.__setattr__(entry, "module", "kitchen")
-        return toolset
+        return [replace(entry, module="kitchen") for entry in (give, fail, hold, echo)]
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from shared.errors import EventIdInUse
 from shared.messages import Permission
@@ -25,9 +26,7 @@ async def not_a_number(_context: ToolContext) -> dict[str, float]:
 
 def give(parley: Parley, *tools: Tool) -> None:
     """Add tools to the toolbox, in the module `knowledge`, which guests have."""
-    for addition in tools:
-        object.__setattr__(addition, "module", "knowledge")
-    parley.app.tools.mcp.offer(tools)
+    parley.app.tools.mcp.offer([replace(addition, module="knowledge") for addition in tools])
 
 
 async def test_impossible_files_in_a_result_are_left_out(parley: Parley) -> None:
