@@ -354,11 +354,12 @@ class Running:
         finally:
             self.tasks.discard(task)
 
-    def start(self, work: Any, name: str) -> None:
-        """Run a background task; a shutdown does not wait for it."""
+    def start(self, work: Any, name: str) -> Callable[[], bool]:
+        """Run a background task, for which a shutdown does not wait; return what tells whether it has ended."""
         task = asyncio.create_task(work, name=name)
         self._beside.add(task)
         task.add_done_callback(self._beside.discard)
+        return task.done
 
     async def settle(self, seconds: float) -> None:
         """Wait this many seconds for messages that are being stored; others are cancelled, and arrive again."""

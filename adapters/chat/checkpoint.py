@@ -5,16 +5,15 @@ within seconds, or repeats it until it is accepted. `Lease`: where one process a
 """
 
 import asyncio
-from collections.abc import AsyncIterable, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from adapters.base import BotAccount, isolated, name_holder
+from adapters.base import BotAccount, name_holder
 from shared.db.database import Database, DatabaseLost
 from shared.db.statements import load_statements
 from shared.errors import Unavailable
-from shared.log import get_logger
 
 statements = load_statements(__file__)
 
@@ -26,10 +25,6 @@ IN_TRANSIT = timedelta(seconds=15)
 HELD_SECONDS = 30
 NOTE_SECONDS, LOOK_SECONDS, LOST_SECONDS = 5.0, 0.5, 20.0
 LEASE_SECONDS, RENEW_SECONDS, WAIT_SECONDS = 30, 8, 3
-
-
-log = get_logger()
-Missed = TypeVar("Missed")
 
 
 class Checkpoint:
@@ -86,19 +81,6 @@ async def attend(
             await asyncio.sleep(LOOK_SECONDS)
     finally:
         await checkpoint.release()
-
-
-async def accept_missed(
-    platform: str, missed: AsyncIterable[Missed], accept: Callable[[Missed], Awaitable[None]]
-) -> int:
-    """Accept the missed messages in this order; return how many there were."""
-    count = 0
-    async for message in missed:
-        count += 1
-        await isolated(accept(message), "missed_message_not_accepted", platform=platform)
-    if count:
-        log.info("caught_up", platform=platform, messages=count)
-    return count
 
 
 def oldest_missed(app: "App") -> datetime:

@@ -1,80 +1,89 @@
 """Takes up what was not stored: said before a start, lost by a failover, or refused, as for a cell that is away.
 
-Slack repeats what is refused for some minutes. Then messages are read from the history of their workspace; what no
-history has is kept in memory.
+Slack repeats what is refused for some minutes. Then messages are read from the history of the places where they were
+said; what no history has is kept in memory.
 """
 
 import asyncio
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, field
 from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 
-from adapters.base import FIRST_WAIT, LONGEST_WAIT
-from adapters.chat.checkpoint import IN_TRANSIT, LOOK_SECONDS, accept_missed, to_mark
+from adapters.base import FIRST_WAIT, LONGEST_WAIT, isolated
+from adapters.chat.checkpoint import IN_TRANSIT, LOOK_SECONDS, oldest_missed, to_mark
 from adapters.slack.bolt import REFUSED
-from adapters.slack.events.catch_up import list_missed
+from adapters.slack.events.catch_up import Unread, list_places, list_teams, read_pages, to_unread
+from adapters.slack.events.events import TS
 from adapters.slack.events.incoming import PLATFORM
 from adapters.slack.receivers import is_message
 from adapters.slack.sending.sessions import end_suspensions
 from adapters.slack.transport.api import Json, Web
 from shared.db.database import DatabaseLost, retry_on_lost_db
-from shared.errors import ServerMoving
+from shared.errors import ServerMoving, Unavailable
 from shared.log import get_logger
 
 if TYPE_CHECKING:
     from adapters.base import Running
-    from adapters.slack.receivers import Receivers
+    from adapters.slack.receivers import Receiver, Receivers
     from agent.app import App
     from shared.clock import Clock
 
-# Of a workspace, events of so many bytes wait in memory: thousands.
-MOST_BYTES = 8 * 1024 * 1024
+# Of a workspace, events of so many bytes wait in memory, and so many places to read; beyond them all of its places are.
+MOST_BYTES, MOST_PLACES = 8 * 1024 * 1024, 5000
+# Events of all workspaces together.
+MOST_BYTES_IN_ALL = 64 * 1024 * 1024
+# Reading ends after this time: what somebody wrote is answered soon or, as people have gone on, not at all.
+READ_SECONDS = 3600.0
 
 log = get_logger()
 
 
-class Gap(Struct):
-    """What of a workspace was refused: messages after the mark `since`, if any were, and other events by their ids.
+@dataclass(slots=True)
+class Gap:
+    """What of a workspace is not stored: messages after a mark by their place, and other events, as JSON, by their ids.
 
-    `size` is that of the events, in bytes.
+    The place None is all of the workspace's; `size` is that of the events.
     """
 
-    since: str | None = None
-    events: dict[str, Json] = field(default_factory=dict)
+    places: dict[Unread | None, str] = field(default_factory=dict)
+    events: dict[str, str] = field(default_factory=dict)
     size: int = 0
 
-    def hold(self, event_id: str, body: Json) -> bool:
+    def hold(self, event_id: str, text: str, room: int) -> bool:
         """Add an event, unless there is no room for it; return whether it is there."""
-        size = len(json.dumps(body))
-        if event_id not in self.events and self.size + size <= MOST_BYTES:
-            self.events[event_id] = body
-            self.size += size
+        if event_id not in self.events and len(text) <= min(room, MOST_BYTES - self.size):
+            self.events[event_id] = text
+            self.size += len(text)
         return event_id in self.events
 
     def remove(self, event_id: str) -> None:
         """Remove an event that was taken up."""
-        self.size -= len(json.dumps(self.events.pop(event_id)))
+        self.size -= len(self.events.pop(event_id))
+
+    def note(self, place: Unread | None, since: str) -> None:
+        """Note that messages of a place are to be read."""
+        self.places[place] = min(since, self.places.get(place, since), key=float)
 
 
 class Missed:
     """Hands requests to the receivers, and takes up later what these have refused.
 
-    A workspace's turn comes as soon as its cell can be reached and it is not on its way.
+    A workspace's turn comes as soon as its cell can be reached and it is not on its way; none waits for another.
     """
 
     def __init__(self, receivers: "Receivers", clock: "Clock", running: "Running", *, seconds: float) -> None:
         self._receivers, self._clock, self._running, self._seconds = receivers, clock, running, seconds
         self._gaps: dict[str, Gap] = {}
-        # The workspaces whose gaps have a task.
-        self._closing: set[str] = set()
+        # By workspace, whether what took its gap up has ended.
+        self._has_ended: dict[str, Callable[[], bool]] = {}
         # After which marks messages may not be stored yet: of whoever stores or reads them, and by cell after a start.
         self._marks: dict[object, str] = {}
         self._unread: dict[str, str] = {}
@@ -91,7 +100,7 @@ class Missed:
 
     def find_oldest(self) -> str | None:
         """Return the time after which messages may not be stored yet, as a mark; None: all are."""
-        gaps = [gap.since for gap in self._gaps.values() if gap.since is not None]
+        gaps = [since for gap in self._gaps.values() for since in gap.places.values()]
         return min([*self._marks.values(), *self._unread.values(), *gaps], key=float, default=None)
 
     def watch(self, since: str | None) -> "asyncio.Future[Any]":
@@ -99,8 +108,6 @@ class Missed:
         names = self._receivers.names
         if since is not None:
             self._unread = {name: min(since, self._unread.get(name, since), key=float) for name in names}
-        # Those of an earlier connection have ended with it.
-        self._closing.clear()
         for team in self._gaps:
             self._close(team)
         return asyncio.gather(*map(self._watch, names))
@@ -111,26 +118,22 @@ class Missed:
         app = receiver.app
 
         def catch_up(moment: datetime) -> None:
-            self._running.start(self._catch_up(app, to_mark(moment)), "catch-up")
+            self._running.start(self._note_all(app, to_mark(moment)), "catch-up")
 
         if name in self._unread:
-            self._running.start(self._read_unread(app, name), "catch-up")
+            self._running.start(self._note_unread(app, name), "catch-up")
         with app.events.failovers.observed(catch_up):
             await end_suspensions(app, receiver.clients)
 
-    async def _read_unread(self, app: "App", name: str) -> None:
-        await self._catch_up(app, self._unread[name])
+    async def _note_unread(self, app: "App", name: str) -> None:
+        await self._note_all(app, self._unread[name])
         self._unread.pop(name, None)
 
-    async def _catch_up(self, app: "App", since: str, team: str | None = None) -> None:
-        """Read what was said after this mark, in one workspace or all."""
-
-        async def read() -> None:
-            missed = list_missed(app, partial(self._find_web, since), since, team=team, seconds=self._seconds)
-            await accept_missed(PLATFORM, missed, partial(self._accept, since))
-
+    async def _note_all(self, app: "App", since: str) -> None:
+        """Note that what was said after this mark is to be read in all workspaces of a cell."""
         with self._held(since):
-            await retry_on_lost_db(read, math.inf)
+            for team in await retry_on_lost_db(partial(list_teams, app), math.inf):
+                self._note(team, None, since)
 
     @contextmanager
     def _held(self, mark: str) -> Iterator[None]:
@@ -142,73 +145,99 @@ class Missed:
         finally:
             del self._marks[key]
 
-    async def _find_web(self, since: str, team: str | None) -> Web | None:
-        try:
-            return await self._receivers.find_web(team)
-        except DatabaseLost:
-            if team is None:
-                raise
-            self._note(team, since)
-            return None
-
-    async def _accept(self, since: str, missed: tuple[Json, Web]) -> None:
-        event, web = missed
-        team = web.token.team_id
-        gap = self._gaps.get(team)
-        if gap is None or gap.since is None:
-            try:
-                await self._receivers.use(team, lambda receiver: receiver.events.accept(event, web))
-                return
-            except (DatabaseLost, ServerMoving):
-                pass
-        # It is read again, with all that comes after it.
-        self._note(team, since)
-
     def _note_event(self, team: str, mark: str, body: Json) -> None:
-        if is_message(body) and body["event"].get("subtype") not in ("message_changed", "message_deleted"):
-            self._note(team, mark)
+        event = body["event"]
+        is_in_history = is_message(body) and event.get("subtype") not in ("message_changed", "message_deleted")
+        if is_in_history and isinstance(event.get("channel"), str) and TS.fullmatch(str(event.get("ts"))):
+            # Whether it is late, or Slack's clock is behind this one.
+            self._note(team, to_unread(event), min(mark, f"{max(0.0, float(event['ts']) - 1):.6f}", key=float))
             return
-        if not self._gaps.setdefault(team, Gap()).hold(str(body.get("event_id")), body):
-            log.error("slack_event_lost", team=team, event_id=body.get("event_id"), cause="too many wait for its cell")
+        gap, event_id = self._gaps.setdefault(team, Gap()), str(body.get("event_id"))
+        room = MOST_BYTES_IN_ALL - sum(other.size for other in self._gaps.values())
+        if not gap.hold(event_id, json.dumps(body), room):
+            log.error("slack_event_lost", team=team, event_id=event_id, cause="too many wait for its cell")
         self._close(team)
 
-    def _note(self, team: str, since: str) -> None:
+    def _note(self, team: str, place: Unread | None, since: str) -> None:
         gap = self._gaps.setdefault(team, Gap())
-        gap.since = min(since, gap.since or since, key=float)
+        is_known = place in gap.places or len(gap.places) < MOST_PLACES
+        gap.note(place if is_known else None, since)
         self._close(team)
 
     def _close(self, team: str) -> None:
-        if team not in self._closing:
-            self._closing.add(team)
-            log.warning("slack_workspace_waits", team=team)
-            self._running.start(self._close_gap(team), "refused events")
+        if (has_ended := self._has_ended.get(team)) is None or has_ended():
+            self._has_ended[team] = self._running.start(self._close_gap(team), "refused events")
 
     async def _close_gap(self, team: str) -> None:
-        wait = FIRST_WAIT
-        try:
-            while (gap := self._gaps.get(team)) is not None:
-                await asyncio.sleep(wait)
-                if (app := await self._receivers.find_home(team)) is None:
-                    continue
-                await self._take_up(app, team, gap)
-                if gap == Gap():
-                    self._gaps.pop(team, None)
-                wait = min(LONGEST_WAIT, wait * 2)
-        finally:
-            self._closing.discard(team)
-
-    async def _take_up(self, app: "App", team: str, gap: Gap) -> None:
-        since, gap.since = gap.since, None
-        if since is not None:
+        wait, gap, is_told = FIRST_WAIT, self._gaps[team], False
+        while gap != Gap():
+            await asyncio.sleep(wait)
             try:
-                await self._catch_up(app, since, team)
-            except asyncio.CancelledError:
-                # Whoever listens next goes on.
-                gap.since = since
-                raise
-        # Behind the messages to which they refer.
-        for event_id, body in list(gap.events.items()):
-            request = AsyncBoltRequest(mode="socket_mode", body=body)
-            if (await self._receivers.async_dispatch(request)).status == REFUSED:
+                await self._read_places(await self._receivers.find_home(team), team, gap)
+            except (DatabaseLost, ServerMoving) as error:
+                if not is_told:
+                    log.warning("slack_workspace_waits", team=team, cause=str(error.__cause__ or error))
+                wait, is_told = FIRST_WAIT, True
+                continue
+            wait = min(LONGEST_WAIT, wait * 2)
+            # Behind the messages to which they refer.
+            for event_id, text in list(gap.events.items()):
+                request = AsyncBoltRequest(mode="socket_mode", body=json.loads(text))
+                if (await self._receivers.async_dispatch(request)).status != REFUSED:
+                    gap.remove(event_id)
+        del self._gaps[team], self._has_ended[team]
+
+    async def _read_places(self, app: "App", team: str, gap: Gap) -> None:
+        """Read all places, at the pace of Slack's rate limits; one that can't be read is read again after the others.
+
+        Raises `DatabaseLost`, `ServerMoving`.
+        """
+        until, wait = self._clock.monotonic() + self._seconds, FIRST_WAIT
+        while gap.places:
+            if self._clock.monotonic() > until:
+                in_threads = sum(place is not None and place.thread is not None for place in gap.places)
+                channels = len(gap.places) - in_threads
+                log.warning("slack_places_not_read", team=team, channels=channels, threads=in_threads)
+                gap.places.clear()
                 return
-            gap.remove(event_id)
+            place = next(iter(gap.places))
+            reading = self._read_all(app, team, gap) if place is None else self._read(app, team, gap, place=place)
+            await isolated(reading, "slack_place_not_read", unless=(DatabaseLost, ServerMoving), team=team)
+            if place in gap.places:
+                await asyncio.sleep(wait)
+            wait = min(LONGEST_WAIT, wait * 2) if place in gap.places else FIRST_WAIT
+
+    async def _read_all(self, app: "App", team: str, gap: Gap) -> None:
+        places = await list_places(app, team)
+        since = gap.places.pop(None)
+        for place in places:
+            gap.note(place, since)
+
+    async def _read(self, app: "App", team: str, gap: Gap, *, place: Unread) -> None:
+        """Accept the messages of a place; unless all are, or can't be for another reason, it is to be read again."""
+        since, count, is_read = gap.places.pop(place), 0, False
+        oldest = max(since, to_mark(oldest_missed(app)), key=float)
+        try:
+            with self._held(since):
+                if (web := await self._receivers.find_web(team)) is not None:
+                    async for page in read_pages(web, place, oldest):
+                        for event in page:
+                            accepting = self._receivers.use(team, partial(_accept, event=event, web=web))
+                            await isolated(accepting, "missed_message_not_accepted", unless=(Unavailable,), team=team)
+                            if place.thread is None and str(event.get("latest_reply", "")) > oldest:
+                                gap.note(Unread(place.channel, event["ts"], is_direct=place.is_direct), since)
+                        count += len(page)
+            is_read = True
+        except (DatabaseLost, ServerMoving):
+            raise
+        except Unavailable as error:
+            log.warning("slack_channel_not_read", team=team, channel=place.channel, cause=str(error))
+        finally:
+            if not is_read:
+                gap.note(place, since)
+        if count:
+            log.info("caught_up", platform=PLATFORM, team=team, messages=count)
+
+
+async def _accept(receiver: "Receiver", event: Json, web: Web) -> None:
+    await receiver.events.accept(event, web)

@@ -12,13 +12,12 @@ from adapters.base import BotAccount, DirectPlatform, Running
 from adapters.chat.buttons import buttons_below
 from adapters.chat.checkpoint import Checkpoint, attend
 from adapters.chat.live import LIVE_AFTER
-from adapters.slack.events.catch_up import READ_SECONDS
 from adapters.slack.events.incoming import PLATFORM
 from adapters.slack.install import routes as install
 from adapters.slack.install.tokens import open_clients
 from adapters.slack.install.uninstall import Uninstall
 from adapters.slack.interactions.respond import REPLACE, Responses
-from adapters.slack.missed import Missed
+from adapters.slack.missed import READ_SECONDS, Missed
 from adapters.slack.receivers import Receivers
 from adapters.slack.sending.buttons import to_rows
 from adapters.slack.sending.live import offer_stop, show

@@ -19,8 +19,7 @@ from adapters.slack.interactions.actors import list_teams
 from adapters.slack.interactions.respond import Responses, url_of
 from adapters.slack.refusals import STOPPED, tell_refusal
 from adapters.slack.transport.api import Json, Web
-from shared.db.database import DatabaseLost
-from shared.errors import Unavailable
+from shared.errors import ServerMoving, Unavailable
 from shared.messages import Place
 
 if TYPE_CHECKING:
@@ -85,19 +84,18 @@ class Receivers:
             return self._first
         return self._of(self._cells.apps[name]) if name in self._cells.apps else None
 
-    async def find_home(self, team: str) -> "App | None":
-        """Return the app of the cell in which a workspace lives, None while that is away, or it is on its way."""
+    async def find_home(self, team: str) -> "App":
+        """Return the app of the cell in which a workspace lives; raises `CellAway`, or `ServerMoving`."""
         if self._cells is None:
             return self._first.app
         place = Place(PLATFORM, team, "")
-        try:
-            # While a cell is away, nothing is read for all its workspaces.
-            self._cells.list_apps(place)
-            await self._cells.read_again(place)
-            app, *others = self._cells.list_apps(place)
-        except DatabaseLost:
-            return None
-        return None if others else app
+        # While a cell is away, nothing is read for all its workspaces.
+        self._cells.list_apps(place)
+        await self._cells.read_again(place)
+        app, *others = self._cells.list_apps(place)
+        if others:
+            raise ServerMoving
+        return app
 
     async def aclose(self) -> None:
         """Close the connections for other cells than the first one."""

@@ -1,17 +1,13 @@
-"""Messages that were written while no process listened, read from the history of known places."""
+"""The history of places: messages that were written while no process listened, or that could not be stored."""
 
-import asyncio
-from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from adapters.base import FIRST_WAIT, LONGEST_WAIT
-from adapters.chat.checkpoint import oldest_missed, to_mark
+from adapters.slack.events.incoming import is_in_direct
 from adapters.slack.transport.api import Json, Refused, Web
 from shared.db.statements import load_statements
-from shared.errors import Unavailable
 from shared.log import get_logger
 
 statements = load_statements(__file__)
@@ -21,86 +17,86 @@ if TYPE_CHECKING:
 
 PAGE = 200
 MAX_WAIT = 300.0
-# Reading ends after this time: what somebody wrote is answered soon or, as people have gone on, not at all.
-READ_SECONDS = 3600.0
-
+# Of a channel, so much is kept at once: thousands of messages.
+MOST_BYTES = 8 * 1024 * 1024
 
 log = get_logger()
 FindWeb = Callable[[str | None], Awaitable[Web | None]]
 
 
-class Unread(Struct, frozen=True):
-    """A channel to read, or with `thread` a thread in one; `kind` is the type that its events would name."""
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A channel to read, or with `thread` a thread in one; history does not tell whether it `is_direct`."""
 
-    team: str | None
     channel: str
-    thread: str | None
-    kind: str
+    thread: str | None = None
+    is_direct: bool = field(default=False, compare=False)
 
 
-async def list_missed(
-    app: "App", find_web: FindWeb, since: str, *, team: str | None = None, seconds: float = READ_SECONDS
-) -> AsyncIterator[tuple[Json, Web]]:
-    """Yield the messages after the mark `since` with their workspace's client, oldest first in each place.
+def to_unread(event: Json) -> Unread:
+    """Return where the event of a message is found again."""
+    thread = event.get("thread_ts")
+    is_root = thread in (None, event.get("ts"))
+    return Unread(event["channel"], None if is_root else str(thread), is_direct=is_in_direct(event))
 
-    `team`: of one workspace alone.
 
-    All places are read, at the pace that Slack's rate limits allow, for at most so many seconds. One that can't be read
-    just then is read again after the others.
-    """
-    until = app.clock.monotonic() + seconds
-    oldest = max(since, to_mark(oldest_missed(app)), key=float)
+async def list_teams(app: "App") -> Sequence[str]:
+    """Return the workspaces with places to read, those that are on their way from this cell among them."""
+    async with app.database.statement() as session:
+        parameters = {"hours": app.settings.catch_up_hours}
+        rows = (await session.execute(statements.list_teams, parameters)).all()
+    return [row.team for row in rows]
+
+
+async def list_places(app: "App", team: str) -> list[Unread]:
+    """Return the places of a workspace where the agent has spoken of late: channels first, the latest first."""
     parameters = {"team": team, "hours": app.settings.catch_up_hours}
     async with app.database.statement() as session:
         channels = (await session.execute(statements.list_channels, parameters)).all()
         threads = (await session.execute(statements.list_threads, parameters)).all()
-    # History does not tell what kind of channel it is from.
-    kinds = {row.channel: "im" if row.is_direct else "channel" for row in (*channels, *threads)}
-    places = [Unread(row.team, row.channel, None, kind=kinds[row.channel]) for row in channels]
-    places += [Unread(row.team, row.channel, row.thread, kind=kinds[row.channel]) for row in threads]
-    queue, all_places, wait = deque(places), set(places), FIRST_WAIT
-    while queue:
-        if app.clock.monotonic() > until:
-            in_channels = sum(place.thread is None for place in queue)
-            log.warning("slack_places_not_read", channels=in_channels, threads=len(queue) - in_channels)
-            return
-        place = queue.popleft()
-        try:
-            messages = await _read(find_web, place, oldest)
-        except Unavailable as error:
-            log.warning("slack_channel_not_read", channel=place.channel, cause=str(error), again_in=wait)
-            queue.append(place)
-            await asyncio.sleep(wait)
-            wait = min(LONGEST_WAIT, wait * 2)
-            continue
-        wait = FIRST_WAIT
-        for message, web in messages:
-            thread = Unread(place.team, place.channel, str(message["ts"]), kind=place.kind)
-            if place.thread is None and str(message.get("latest_reply", "")) > oldest and thread not in all_places:
-                all_places.add(thread)
-                queue.append(thread)
-            yield message, web
+    places = [Unread(row.channel, is_direct=row.is_direct) for row in channels]
+    return places + [Unread(row.channel, row.thread, is_direct=row.is_direct) for row in threads]
 
 
-async def _read(find_web: FindWeb, place: Unread, oldest: str) -> list[tuple[Json, Web]]:
-    """Return a place's messages since then; none if Slack refuses them. Raises `Unavailable`."""
-    web = await find_web(place.team)
-    if web is None:
-        return []
-    method = "conversations.history" if place.thread is None else "conversations.replies"
+async def read_pages(web: Web, place: Unread, oldest: str) -> AsyncIterator[list[Json]]:
+    """Yield a place's messages after a mark, the oldest first, as their events would show them.
+
+    Slack gives a channel's latest first: pages beyond MOST_BYTES are read a second time. What Slack refuses is left
+    out. Raises `Unavailable`.
+    """
     where: Json = {"channel": place.channel, "oldest": oldest, "limit": PAGE}
-    if place.thread is not None:
-        where["ts"] = place.thread
-    history: list[Json] = []
     try:
-        while True:
-            page = await web.call(method, max_wait=MAX_WAIT, **where)
-            history += page.get("messages", ())
-            where["cursor"] = (page.get("response_metadata") or {}).get("next_cursor")
-            if not where["cursor"]:
-                break
+        if place.thread is not None:
+            async for page in _list_pages(web, "conversations.replies", where | {"ts": place.thread}):
+                yield _to_events(page, place, oldest)
+            return
+        # Each with what it is before.
+        pages: list[tuple[Json, list[Json] | None]] = []
+        before, size = where, 0
+        async for page in _list_pages(web, "conversations.history", where):
+            size += len(json.dumps(page))
+            if size > MOST_BYTES:
+                pages, size = [(edge, None) for edge, _ in pages], 0
+            pages.append((before, page))
+            if page:
+                before = where | {"latest": str(page[-1].get("ts"))}
+        for edge, messages in reversed(pages):
+            again = _list_pages(web, "conversations.history", edge)
+            yield _to_events(await anext(again) if messages is None else messages, place, oldest)
     except Refused as error:
         log.warning("slack_channel_not_read", channel=place.channel, cause=str(error))
-    beside = {"channel": place.channel, "channel_type": place.kind}
-    messages = [{**message, **beside} for message in history if str(message.get("ts", "")) > oldest]
-    return [(message, web) for message in sorted(messages, key=lambda message: str(message["ts"]))]
+
+
+async def _list_pages(web: Web, method: str, where: Json) -> AsyncIterator[list[Json]]:
+    is_last = False
+    while not is_last:
+        page = await web.call(method, max_wait=MAX_WAIT, **where)
+        yield page["messages"]
+        cursor = (page.get("response_metadata") or {}).get("next_cursor")
+        where, is_last = where | {"cursor": cursor}, not cursor
+
+
+def _to_events(page: Sequence[Json], place: Unread, oldest: str) -> list[Json]:
+    beside = {"channel": place.channel, "channel_type": "im" if place.is_direct else "channel"}
+    messages = [{**message, **beside} for message in page if str(message.get("ts", "")) > oldest]
+    return sorted(messages, key=lambda message: str(message["ts"]))

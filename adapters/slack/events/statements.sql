@@ -5,18 +5,25 @@ SELECT bool_and(platform_thread_id IS NOT NULL) FROM (
     WHERE platform = 'slack' AND platform_server_id = :team AND is_direct ORDER BY last_active_at DESC LIMIT 5
 ) AS latest;
 
+-- name: list_teams
+-- Those too that may have gone from here before they were read.
+SELECT platform_server_id AS team FROM conversations
+WHERE platform = 'slack' AND platform_server_id IS NOT NULL
+  AND last_active_at > now() - :hours * interval '1 hour' - interval '30 days'
+UNION
+SELECT platform_server_id FROM cell_servers WHERE platform = 'slack' AND state <> 'here';
+
 -- name: list_channels
 -- Slack is not asked for all channels: only those with a recent conversation are read, the latest first. What was
 -- written in a place is at most CATCH_UP_HOURS old, but the place itself may have been quiet for longer before.
-SELECT platform_server_id AS team, platform_channel_id AS channel, bool_and(is_direct) AS is_direct FROM conversations
-WHERE platform = 'slack' AND (CAST(:team AS text) IS NULL OR platform_server_id = :team)
+SELECT platform_channel_id AS channel, bool_and(is_direct) AS is_direct FROM conversations
+WHERE platform = 'slack' AND platform_server_id = :team
   AND last_active_at > now() - :hours * interval '1 hour' - interval '30 days'
-GROUP BY platform_server_id, platform_channel_id ORDER BY max(last_active_at) DESC;
+GROUP BY platform_channel_id ORDER BY max(last_active_at) DESC;
 
 -- name: list_threads
-SELECT platform_server_id AS team, platform_channel_id AS channel, platform_thread_id AS thread, is_direct
-FROM conversations
-WHERE platform = 'slack' AND platform_thread_id IS NOT NULL AND (CAST(:team AS text) IS NULL OR platform_server_id = :team)
+SELECT platform_channel_id AS channel, platform_thread_id AS thread, is_direct FROM conversations
+WHERE platform = 'slack' AND platform_thread_id IS NOT NULL AND platform_server_id = :team
   AND last_active_at > now() - :hours * interval '1 hour' - interval '3 days'
 ORDER BY last_active_at DESC;
 

@@ -6,7 +6,6 @@ import pytest
 
 from adapters.cells.moves import move_server, statements
 from adapters.chat.forms import MARK
-from adapters.slack.missed import Gap
 from tests.adapters.slack.test_home import wait_for_home
 from tests.support.slack_cells import Workspace
 
@@ -83,15 +82,3 @@ async def test_a_click_in_a_form_and_a_stop_are_answered_that_the_workspace_move
         assert "is being moved" in str(fred.whispers(pier))
         await move_server(moving, lambda _line: None, seconds=60)
     assert scene.refusals() == []
-
-
-def test_what_waits_for_a_cell_takes_little_memory() -> None:
-    gap, body = Gap(), {"event": {"type": "reaction_added", "item": "x" * 100_000}}
-
-    held = [gap.hold(f"Ev{number}", body) for number in range(100)]
-
-    assert 50 < sum(held) < 100
-    assert gap.hold("Ev0", body)
-    for event_id in list(gap.events):
-        gap.remove(event_id)
-    assert gap == Gap()

@@ -86,7 +86,7 @@ class Fault:
 
     The response is `error`, or an HTTP `status`; `retry_after` makes it a 429. With `after` the call takes effect all
     the same; with `is_lost` too, but the connection breaks before the response; with `is_cut` the connection breaks
-    before the call takes effect. `seconds` delays the response.
+    before the call takes effect. `seconds` delays the response, `body` is one of any form.
     """
 
     method: str
@@ -99,9 +99,16 @@ class Fault:
     is_cut: bool = False
     seconds: float = 0.0
     only: Json = field(default_factory=dict)
+    body: Json | None = None
 
     def __post_init__(self) -> None:
-        is_only_slow = bool(self.seconds) and not self.error and self.status == 200 and self.retry_after is None
+        is_only_slow = (
+            bool(self.seconds)
+            and self.body is None
+            and not self.error
+            and self.status == 200
+            and self.retry_after is None
+        )
         self.after = self.after or self.is_lost or is_only_slow
         self.is_lost = self.is_lost or self.is_cut
         self._is_only_slow = is_only_slow
@@ -122,5 +129,5 @@ class Fault:
         return (
             self.status,
             {},
-            {"ok": False, "error": self.error or ("connection_cut" if self.is_cut else "internal_error")},
+            self.body or {"ok": False, "error": self.error or ("connection_cut" if self.is_cut else "internal_error")},
         )

@@ -1,0 +1,113 @@
+"""What a cell that is away was sent for longer than Slack repeats it: wherever it was said."""
+
+import asyncio
+
+import pytest
+
+from adapters.slack.platform import SlackPlatform
+from tests.adapters.slack.conftest import Scene
+from tests.support.chat_scene import ended
+from tests.support.slack_cells import Workspace
+
+KNOWN_PLACES = """
+INSERT INTO conversations (platform, platform_server_id, platform_channel_id, platform_thread_id, is_direct)
+SELECT 'slack', '{team}', 'C' || number, number || '.000001', false FROM generate_series(1, 300) AS number
+"""
+
+
+@pytest.fixture
+async def hasty(workspace: Workspace) -> Workspace:
+    """A workspace in cell b; an event that is not accepted does not come again."""
+    await workspace.moves()
+    await workspace.cells.until_routed("slack", workspace.team_id, "b")
+    workspace.scene.slack.delivery.retry_delays, workspace.scene.slack.delivery.ack_seconds = (), 0.5
+    return workspace
+
+
+async def until_given_up(scene: Scene, count: int) -> None:
+    """Return once Slack has given up so many events."""
+    await scene.slack.until(lambda: sum(one.acked_at is None for one in scene.slack.journal.envelopes) >= count)
+
+
+async def test_a_first_mention_in_a_channel_and_one_in_a_thread_of_others_are_answered_when_the_cell_is_back(
+    hasty: Workspace,
+) -> None:
+    scene, fred, pier, cells = hasty.scene, hasty.fred, hasty.pier, hasty.cells
+    root = await fred.posts(pier, "to you all", ts="1700000000.000001", is_heard=False)
+    away = cells.cells.apps.pop("b")
+    await fred.mentions(pier, "at the pier")
+    await fred.mentions(pier, "in a thread", thread_ts=root["ts"])
+    await until_given_up(scene, 4)
+    await cells.cells.add("b", away)
+    await hasty.until_count("b", 2)
+    answers = [text for text in await hasty.heard(fred, pier, 2) if text.startswith("You said: fred: ")]
+    assert sorted(text.removeprefix("You said: fred: ") for text in answers) == ["at the pier", "in a thread"]
+
+
+async def test_only_the_places_of_what_was_refused_are_read(hasty: Workspace) -> None:
+    scene, fred, pier, cells = hasty.scene, hasty.fred, hasty.pier, hasty.cells
+    await cells.sql("b", KNOWN_PLACES.format(team=hasty.team_id))
+    away = cells.cells.apps.pop("b")
+    await fred.mentions(pier, "at the pier")
+    await until_given_up(scene, 2)
+    await cells.cells.add("b", away)
+    await hasty.until_count("b", 1)
+    channels = [call.args["channel"] for call in scene.slack.calls("conversations.history")]
+    assert channels == [pier["id"]]
+
+
+async def test_a_history_of_no_form_is_read_again_and_nothing_is_forgotten(hasty: Workspace) -> None:
+    scene, fred, pier, cells = hasty.scene, hasty.fred, hasty.pier, hasty.cells
+    away = cells.cells.apps.pop("b")
+    await fred.mentions(pier, "at the pier")
+    await until_given_up(scene, 2)
+    scene.slack.fail("conversations.history", body={"ok": True, "messages": None})
+    await cells.cells.add("b", away)
+    await hasty.until_count("b", 1)
+    assert len(scene.slack.calls("conversations.history")) == 2
+
+
+async def test_other_events_wait_in_little_memory_and_it_is_told_which_are_lost(
+    hasty: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene, fred, pier, cells = hasty.scene, hasty.fred, hasty.pier, hasty.cells
+    message = await fred.mentions(pier, "before")
+    await hasty.until_count("b", 1)
+    away = cells.cells.apps.pop("b")
+    printed = ""
+    event = {"user": fred.id, "channel": fred.dm["id"], "tab": "messages", "view": "x" * 1_000_000}
+    for _ in range(12):
+        await scene.slack.events.in_team("app_home_opened", event, hasty.team_id)
+    async with asyncio.timeout(60):
+        while printed.count("slack_event_lost") < 4:
+            printed += capsys.readouterr().out
+            await asyncio.sleep(0.02)
+    await cells.cells.add("b", away)
+    await fred.deletes(pier, message)
+    await hasty.until_count("b", 0, "content = 'before'")
+    assert printed.count("slack_event_lost") == 4
+
+
+async def test_a_workspace_whose_history_can_not_be_read_keeps_no_other_waiting_after_a_start(
+    workspace: Workspace,
+) -> None:
+    scene, fred, pier, cells = workspace.scene, workspace.fred, workspace.pier, workspace.cells
+    await scene.ann.mentions(scene.general, "home")
+    await scene.ann.hears(scene.general)
+    await fred.mentions(pier, "workspace")
+    await fred.hears(pier)
+    await workspace.until_count("a", 2)
+    # Its places were used last, and are read first.
+    await cells.sql("a", KNOWN_PLACES.format(team=workspace.team_id))
+    await cells.until("a", "SELECT EXISTS (SELECT FROM shards WHERE seen_id IS NOT NULL)")
+    await ended(workspace.door)
+    await scene.slack.socket.until_gone()
+    await scene.ann.mentions(scene.general, "missed at home", is_heard=False)
+    installation = scene.slack.world.installation_of(workspace.team_id)
+    assert installation is not None
+    installation.error = "account_inactive"
+
+    platform = scene.parley.app.senders["slack"]
+    assert isinstance(platform, SlackPlatform)
+    workspace.door = asyncio.create_task(platform.listen(scene.parley.app))
+    assert (await workspace.heard(scene.ann, scene.general, 2))[1] == "You said: ann: missed at home"
