@@ -215,18 +215,11 @@ class Missed:
 
     async def _read(self, app: "App", team: str, gap: Gap, *, place: Unread) -> None:
         """Accept the messages of a place; unless all are, or can't be for another reason, it is to be read again."""
-        since, count, is_read = gap.places.pop(place), 0, False
-        oldest = max(since, to_mark(oldest_missed(app)), key=float)
+        since, is_read = gap.places.pop(place), False
         try:
             with self._held(since):
-                if (web := await self._receivers.find_web(team)) is not None:
-                    async for page in read_pages(web, place, oldest):
-                        for event in page:
-                            accepting = self._receivers.use(team, partial(_accept, event=event, web=web))
-                            await isolated(accepting, "missed_message_not_accepted", unless=(Unavailable,), team=team)
-                            if place.thread is None and str(event.get("latest_reply", "")) > oldest:
-                                gap.note(Unread(place.channel, event["ts"], is_direct=place.is_direct), since)
-                        count += len(page)
+                oldest = max(since, to_mark(oldest_missed(app)), key=float)
+                await self._accept_all(team, place, gap, oldest=oldest)
             is_read = True
         except (DatabaseLost, ServerMoving):
             raise
@@ -235,6 +228,18 @@ class Missed:
         finally:
             if not is_read:
                 gap.note(place, since)
+
+    async def _accept_all(self, team: str, place: Unread, gap: Gap, *, oldest: str) -> None:
+        web, count = await self._receivers.find_web(team), 0
+        if web is None:
+            return
+        async for page in read_pages(web, place, oldest):
+            for event in page:
+                accepting = self._receivers.use(team, partial(_accept, event=event, web=web))
+                await isolated(accepting, "missed_message_not_accepted", unless=(Unavailable,), team=team)
+                if place.thread is None and str(event.get("latest_reply", "")) > oldest:
+                    gap.note(Unread(place.channel, event["ts"], is_direct=place.is_direct), oldest)
+            count += len(page)
         if count:
             log.info("caught_up", platform=PLATFORM, team=team, messages=count)
 
