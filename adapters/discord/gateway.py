@@ -23,9 +23,8 @@ from adapters.discord.events.incoming import (
     to_place,
     to_text,
 )
-from adapters.discord.events.listening import Checkpoint, DirectChannels, Listening
+from adapters.discord.events.listening import Checkpoint, DirectChannels, Listening, PutOff
 from adapters.discord.events.members import Members
-from adapters.discord.events.put_off import PutOff
 from adapters.discord.events.welcome import welcome
 from adapters.discord.interactions import slash
 from adapters.discord.interactions.interactions import Interactions
@@ -40,7 +39,7 @@ from shared.messages import Place
 from shared.text import abbreviate, to_command_line, without_credential
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from adapters.cells.routes import Cells
     from adapters.discord.sessions import Sessions
@@ -68,22 +67,31 @@ class Shard(Struct, frozen=True):
 class Gateway(discord.AutoShardedClient):
     """The client of one shard, which can so be left to another process without the others."""
 
-    def __init__(self, app: "App", rest: "Rest", shard: Shard, *, cells: "Cells | None" = None, **options: Any) -> None:
+    def __init__(
+        self,
+        app: "App",
+        rest: "Rest",
+        shard: Shard,
+        *,
+        cells: "Cells | None" = None,
+        store_seconds: float = STORE_SECONDS,
+        **options: Any,
+    ) -> None:
         own = {"shard_ids": [shard.id], "shard_count": shard.count}
         super().__init__(**(client_options(rest.rate_limiter.trace()) | own | options))
         self._app, self._rest, self._shard, self._checkpoint = app, rest, shard, shard.checkpoint
-        self._cells = cells
+        self._cells, self._store_seconds = cells, store_seconds
         self._edits = Edits(app, PLATFORM, rest.bot.other_adapters, cells=cells)
-        rules = Rules(app.database, cells)
-        self._listening, self._interactions = Listening(rest.bot, rules), Interactions(app, rest)
+        self._rules = Rules(app.database, cells)
+        self._listening, self._interactions = Listening(rest.bot, self._rules), Interactions(app, rest)
         self._directs = DirectChannels(app.database, rest.rate_limiter.bot, app.clock.monotonic)
         self._members = Members(rest.rate_limiter)
-        # The ids after which messages were missed before this session, and while the lease had ended; 0: none were.
-        self._gap = self._skipped = 0
+        # The id after which messages were missed before this session; 0: none were.
+        self._gap = 0
         # By server that is not available yet: the id after which its messages were missed.
         self._late: dict[int, int] = {}
         self._running = Running()
-        self._put_off = PutOff(self._checkpoint, self._running, rules, read=self._accept_missed)
+        self._put_off = PutOff(self._checkpoint, self._running, self._read_missed)
         # Messages of one channel are stored in order, however long the lookups for each of them take.
         self._locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
@@ -125,8 +133,7 @@ class Gateway(discord.AutoShardedClient):
         """Connect and stay connected; raises `Undeliverable` when Discord refuses the token or the intents."""
 
         def catch_up(since: datetime) -> None:
-            hold = self._checkpoint.hold(discord.utils.time_snowflake(since))
-            self._running.start(self._accept_missed(hold), "catch-up")
+            self._put_off.note(discord.utils.time_snowflake(since))
 
         try:
             with self._app.events.failovers.observed(catch_up):
@@ -167,22 +174,27 @@ class Gateway(discord.AutoShardedClient):
         if not since:
             self._checkpoint.begin_now(discord.utils.time_snowflake(self._app.clock.now()))
             return
-        self._late = {guild.id: since for guild in self.guilds if guild.unavailable} | self._late
         # A shutdown does not wait for it: what is not accepted yet is found by the next catch-up.
-        self._running.start(self._accept_missed(since), "catch-up")
-
-    async def _accept_missed(self, since: int, server: discord.Guild | None = None) -> None:
-        limiter = self._rest.rate_limiter
-        catch_up = CatchUp(self._app, self, self._directs, rate_limiter=limiter, accept=self.on_message)
-        await retry_on_lost_db(lambda: catch_up.run(since, server), STORE_SECONDS)
-        self._members.forget()
+        self._put_off.note(since)
         self._checkpoint.release(since)
 
-    async def _accept_skipped(self) -> None:
+    async def _read_missed(self, since: int, server: int | None) -> None:
         while not self._is_holder():  # noqa: ASYNC110  # an end of time, which nobody tells
             await asyncio.sleep(FIRST_WAIT)
-        since, self._skipped = self._skipped, 0
-        await self._accept_missed(since)
+        # Raises `DatabaseLost` before anything is read that can't be stored.
+        await self._rules.find(Place(PLATFORM, None if server is None else str(server), ""))
+        guilds = [guild for guild in self.guilds if server in (None, guild.id)]
+        for guild in guilds:
+            if guild.unavailable:
+                self._late[guild.id] = self._late.get(guild.id) or self._checkpoint.hold(since)
+        limiter, accept = self._rest.rate_limiter, self._accept_missed
+        reading = CatchUp(self._app, self, self._directs, rate_limiter=limiter, locked=self._locked, accept=accept)
+        await reading.run(since, guilds, has_directs=server is None)
+        self._members.forget()
+
+    async def _accept_missed(self, message: discord.Message) -> None:
+        with self._checkpoint.accepting(message.id):
+            await self._take(message)
 
     async def on_guild_join(self, guild: discord.Guild) -> None:
         """Introduce the agent on a new server."""
@@ -191,31 +203,30 @@ class Gateway(discord.AutoShardedClient):
     async def on_guild_available(self, guild: discord.Guild) -> None:
         """Read what was missed on a server that comes late; introduce the agent on one that has just invited it."""
         if since := self._late.pop(guild.id, 0):
-            self._running.start(self._accept_missed(self._checkpoint.hold(since), guild), "late catch-up")
+            self._put_off.note(since, guild.id)
+            self._checkpoint.release(since)
         joined = guild.me.joined_at
         if joined is not None and self._app.clock.now() - joined < NEW_FOR:
             await welcome(self._apps_of(guild.id)[0], guild)
 
     async def on_message(self, message: discord.Message) -> None:
         """Accept a message if it is for the agent."""
-        if not self._is_holder():
-            if not self._skipped:
-                self._skipped = self._checkpoint.hold(self._checkpoint.newest or message.id - 1)
-                self._running.start(self._accept_skipped(), "skipped messages")
-            return
         with self._checkpoint.accepting(message.id):
             async with self._locked(message.channel.id):
-                self._listening.remember(message, self.me)
-                if is_written_by_a_person(message):
-                    await self._store(message)
+                await self._take(message)
 
-    async def _store(self, message: discord.Message) -> None:
-        work = partial(self._accept, message)
-        if self._cells is not None and message.guild is not None:
-            await self._put_off.store(message, message.guild, work)
-        else:
+    async def _take(self, message: discord.Message) -> None:
+        if not self._is_holder():
+            self._put_off.note(self._checkpoint.newest or message.id - 1)
+            return
+        self._listening.remember(message, self.me)
+        if not is_written_by_a_person(message):
+            return
+        work: Callable[[], Awaitable[None]] = partial(self._accept, message)
+        if self._cells is None or message.guild is None:
             # Whoever loses the only database, or the first cell's, loses the shard: what follows is skipped.
-            await retry_on_lost_db(work, STORE_SECONDS)
+            work = partial(retry_on_lost_db, work, self._store_seconds)
+        await self._put_off.store(message, work)
 
     async def on_interaction(self, interaction: discord.Interaction) -> None:
         """Handle a command, a menu entry, a form or a click."""

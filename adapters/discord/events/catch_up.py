@@ -1,14 +1,14 @@
 """Messages that were written while no process listened, read from the channels' history."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import discord
 
 from adapters.base import isolated
 from adapters.chat.checkpoint import oldest_missed
-from adapters.discord.events.listening import DirectChannels
+from adapters.discord.events.listening import FIRST_WAIT, LONGEST_WAIT, DirectChannels
 from adapters.discord.transport.rest import TRY_SECONDS, RateLimiter, Refused, as_our_errors
 from shared.errors import Unavailable
 from shared.log import get_logger
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 PAGE = 100
 # How many channels are read at the same time; a long history does not delay the other channels.
 READERS = 4
-FIRST_WAIT, LONGEST_WAIT = 0.5, 10.0
 
 Written = discord.TextChannel | discord.VoiceChannel | discord.StageChannel
 Channel = Written | discord.Thread | discord.PartialMessageable
@@ -37,24 +36,25 @@ class CatchUp:
         directs: DirectChannels,
         *,
         rate_limiter: RateLimiter,
+        locked: Callable[[int], asyncio.Lock],
         accept: Callable[[discord.Message], Awaitable[None]],
     ) -> None:
-        self._app, self._client, self._directs, self._accept = app, client, directs, accept
-        self._rate_limiter = rate_limiter
+        self._app, self._client, self._directs = app, client, directs
+        self._rate_limiter, self._locked, self._accept = rate_limiter, locked, accept
         self._readers = asyncio.Semaphore(READERS)
 
-    async def run(self, since: int, server: discord.Guild | None = None) -> None:
-        """Accept every message after this id, or those of one server; returns when all is read to its end.
+    async def run(self, since: int, servers: Iterable[discord.Guild], *, has_directs: bool) -> None:
+        """Accept every message of these servers after this id; returns when all is read to its end.
 
         A channel whose history can't be read now is tried again until it can be read or Discord refuses it.
         """
         after = max(since, discord.utils.time_snowflake(oldest_missed(self._app)))
         channels: list[Channel] = []
-        for guild in self._client.guilds if server is None else [server]:
+        for guild in servers:
             written_in: list[Written] = [*guild.text_channels, *guild.voice_channels, *guild.stage_channels]
             channels += [thread for thread in (*written_in, *guild.threads) if (thread.last_message_id or 0) > after]
         # Direct messages arrive on the first shard.
-        if server is None and 0 in (self._client.shard_ids or (0,)):
+        if has_directs and 0 in (self._client.shard_ids or (0,)):
             kind = discord.ChannelType.private
             channels += [
                 self._client.get_partial_messageable(channel_id, type=kind)
@@ -94,7 +94,8 @@ class CatchUp:
             # it; nothing else that is public makes a message of a payload.
             await self._accept(self._client._connection.create_message(channel=channel, data=payload))
 
-        async with self._readers:
+        # What is written meanwhile waits for what was written before.
+        async with self._locked(channel.id), self._readers:
             page = {int(payload["id"]): payload for payload in await as_our_errors(read())}
             for message_id in sorted(page):
                 await isolated(accept(page[message_id]), "missed_message_not_accepted", message=message_id)

@@ -1,23 +1,28 @@
-"""Decides which messages are for the agent, and keeps the latest messages, the direct channels and how far it heard."""
+"""Decides which messages are for the agent, and keeps the latest messages, the direct channels and how far it heard.
 
+What is not stored is read from the history as soon as it can be, after a start as after an outage: so it does not wait
+in memory, nor does anything wait for a server whose cell is away.
+"""
+
+import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
 import discord
 from cachetools import FIFOCache
-from msgspec import Struct
 
-from adapters.base import BotAccount
+from adapters.base import BotAccount, Running, isolated
 from adapters.chat.addressing import Exchanges, Recent, Rules
 from adapters.discord.bots import Bot
 from adapters.discord.events.incoming import mentions_agent, to_addressing, to_place, to_quoted_message
 from adapters.discord.transport.rest import Refused, insist
-from shared.db.database import Database
+from shared.db.database import Database, DatabaseLost
 from shared.db.statements import load_statements
-from shared.errors import Unavailable
+from shared.errors import ServerMoved, Unavailable
 from shared.log import get_logger
 from shared.messages import QuotedMessage
 
@@ -32,11 +37,17 @@ NOTED_SECONDS = 3600.0
 MOST_REMEMBERED = 10_000
 # Ours and Discord's.
 CLOCKS_APART = timedelta(minutes=1)
+# Between two tries to read a history.
+FIRST_WAIT, LONGEST_WAIT = 0.5, 10.0
+# Reads the messages after an id, of one server or, with None, of all; raises what is LOST.
+Read = Callable[[int, int | None], Awaitable[None]]
+LOST = (DatabaseLost, ServerMoved)
 
 log = get_logger()
 
 
-class Mention(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Mention:
     """A message that the agent answers. `is_first`: it is the agent's first one in this place."""
 
     is_first: bool
@@ -211,3 +222,54 @@ class Checkpoint:
         # Not in a `finally`: after a cancellation the message is not stored.
         self._open.discard(message_id)
         self._newest = max(self._newest, message_id)
+
+
+class PutOff:
+    """What is to be read: each server for itself, and all of them with the direct messages."""
+
+    def __init__(self, checkpoint: Checkpoint, running: Running, read: Read) -> None:
+        self._checkpoint, self._running, self._read = checkpoint, running, read
+        # By server, None for all: the id after which messages are to be read, which the checkpoint does not pass.
+        self._since: dict[int | None, int] = {}
+        # Whether what reads them has ended.
+        self._has_ended: dict[int | None, Callable[[], bool]] = {}
+
+    async def store(self, message: discord.Message, work: Callable[[], Awaitable[None]]) -> None:
+        """Store a message by `work`, or put it off, with all that follow it, while the database is lost."""
+        server = None if message.guild is None else message.guild.id
+        if server not in self._since:
+            try:
+                await work()
+                return
+            except DatabaseLost as error:
+                log.warning("discord_server_waits", server=server, cause=str(error.__cause__ or error))
+        self.note(message.id - 1, server)
+
+    def note(self, since: int, server: int | None = None) -> None:
+        """Read what was written after an id, on one server or everywhere."""
+        before = self._since.get(server)
+        if before is None or since < before:
+            self._since[server] = self._checkpoint.hold(since)
+            self._checkpoint.release(before or 0)
+        if (has_ended := self._has_ended.get(server)) is None or has_ended():
+            self._has_ended[server] = self._running.start(self._read_later(server), "put off messages")
+
+    async def _read_later(self, server: int | None) -> None:
+        wait = FIRST_WAIT
+        while server in self._since:
+            with suppress(*LOST):
+                await isolated(self._read_once(server), "discord_history_not_read", unless=LOST, server=server)
+            if server in self._since:
+                await asyncio.sleep(wait)
+                wait = min(LONGEST_WAIT, wait * 2)
+        del self._has_ended[server]
+
+    async def _read_once(self, server: int | None) -> None:
+        since, is_read = self._since.pop(server), False
+        try:
+            await self._read(since, server)
+            is_read = True
+        finally:
+            if not is_read:
+                self.note(since, server)
+            self._checkpoint.release(since)

@@ -1,0 +1,52 @@
+"""What could not be stored, or came too late for its session, is read from the history, and not only after a start."""
+
+import asyncio
+
+import pytest
+
+from shared.db.database import Address
+from tests.adapters.discord.conftest import Scene
+from tests.adapters.web.conftest import say_it_back
+from tests.standins.discord import Fault
+from tests.standins.openai_api import OpenAIStub
+from tests.support.eventually import PATIENCE
+from tests.test_database_faults import full_disk
+
+
+async def until_put_off(capsys: pytest.CaptureFixture[str], count: int) -> None:
+    """Return once so many messages could not be stored."""
+    printed = ""
+    async with asyncio.timeout(PATIENCE):
+        while printed.count("discord_server_waits") < count:
+            printed += capsys.readouterr().out
+            await asyncio.sleep(0.02)
+
+
+async def test_the_only_message_that_the_database_refused_for_long_is_answered_when_it_is_back(
+    scene: Scene, address: Address, model: OpenAIStub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model.play(say_it_back)
+    async with scene.opened(address, model, store_seconds=1.0):
+        await scene.ann.says("hello", scene.ann.dm())
+        await scene.ann.hears(scene.ann.dm())
+        async with full_disk(scene.parley.app.database):
+            await scene.ann.asks("at the pier", scene.general)
+            await scene.ann.says("directly", scene.ann.dm())
+            await until_put_off(capsys, 2)
+        assert (await scene.ann.hears(scene.general))[0].endswith("at the pier")
+        assert (await scene.ann.hears(scene.ann.dm(), 2))[1].endswith("directly")
+        assert await scene.value("SELECT count(*) FROM inbox") == 3
+
+
+async def test_a_history_of_no_form_is_read_again(scene: Scene, address: Address, model: OpenAIStub) -> None:
+    model.play(say_it_back)
+    async with scene.opened(address, model):
+        await scene.ann.says("hello", scene.ann.dm())
+        await scene.ann.hears(scene.ann.dm())
+        await scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL")
+    await scene.discord.gateway.until_gone()
+    await scene.ann.asks("at the pier", scene.general, is_heard=False)
+    # An object instead of a list.
+    scene.discord.faults.append(Fault("GET", f"/channels/{scene.general['id']}/messages", 200))
+    async with scene.opened(address, model):
+        assert (await scene.ann.hears(scene.general))[0].endswith("at the pier")
