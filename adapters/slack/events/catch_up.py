@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from adapters.slack.events.incoming import is_in_direct
 from adapters.slack.transport.api import Json, Refused, Web
+from adapters.slack.transport.limits import MOST_OBJECTS
 from shared.db.statements import load_statements
 from shared.log import get_logger
 
@@ -85,6 +86,22 @@ async def read_pages(web: Web, place: Unread, oldest: str) -> AsyncIterator[list
             yield _to_events(await anext(again) if messages is None else messages, place, oldest)
     except Refused as error:
         log.warning("slack_channel_not_read", channel=place.channel, cause=str(error))
+
+
+async def find_current(web: Web, event: Json) -> Json | None:
+    """Return a message whose event comes again as it is now: edited perhaps; None if it was deleted meanwhile.
+
+    Where Slack does not tell, it is returned as it came.
+    """
+    place, ts = to_unread(event), event["ts"]
+    where: Json = {"channel": place.channel, "oldest": ts, "latest": ts, "inclusive": True, "limit": MOST_OBJECTS}
+    if place.thread is None:
+        page = await web.find("conversations.history", **where)
+    else:
+        page = await web.find("conversations.replies", **where, ts=place.thread)
+    if page is None:
+        return event
+    return next(({**event, **message} for message in page["messages"] if message.get("ts") == ts), None)
 
 
 async def _list_pages(web: Web, method: str, where: Json) -> AsyncIterator[list[Json]]:

@@ -13,6 +13,7 @@ from slack_bolt.async_app import AsyncApp
 from adapters.base import STORE_SECONDS, Running
 from adapters.chat.intake import Edits, to_context
 from adapters.slack.events.agent_view import AgentView, set_title
+from adapters.slack.events.catch_up import find_current
 from adapters.slack.events.commands import answer_command
 from adapters.slack.events.groups import Groups
 from adapters.slack.events.incoming import (
@@ -68,13 +69,16 @@ class Events:
         self._edits = Edits(app, PLATFORM, cells=cells)
         self._accepted: FIFOCache[str, None] = FIFOCache(REMEMBERED)
 
-    async def on_message(self, event: Json, context: Any) -> None:
+    async def on_message(self, event: Json, context: Any, request: Any) -> None:
         """Accept a message, an edit or a deletion."""
         web = await self._clients.find(context.team_id)
         if web is None or not isinstance(event.get("channel"), str):
             return
         with self._running.kept():
-            await self.accept(event, web)
+            is_repeated = "x-slack-retry-num" in request.headers and is_message(event, web)
+            current = await find_current(web, event) if is_repeated and not self._is_accepted(event) else event
+            if current is not None:
+                await self.accept(current, web)
 
     async def accept(self, event: Json, web: Web) -> None:
         """Accept a message, an edit or a deletion, depending on the event's subtype."""
@@ -141,13 +145,15 @@ class Events:
 
     async def _accept_once(self, event: Json, web: Web, sent_at: datetime | None = None) -> None:
         # Slack sends a mention both as `app_mention` and as `message`; the second one needs no query.
-        key = to_event_id(event["channel"], event["ts"])
-        if key in self._accepted:
+        if self._is_accepted(event):
             return
         with suppress(EventIdInUse):
             if not await retry_on_lost_db(lambda: self._store(event, web, sent_at), STORE_SECONDS):
                 return
-        self._accepted[key] = None
+        self._accepted[to_event_id(event["channel"], event["ts"])] = None
+
+    def _is_accepted(self, event: Json) -> bool:
+        return to_event_id(event["channel"], event["ts"]) in self._accepted
 
     async def _store(self, event: Json, web: Web, sent_at: datetime | None) -> bool:
         """Store a message if it is for the agent; return whether it was."""

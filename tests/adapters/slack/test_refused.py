@@ -111,3 +111,25 @@ async def test_a_workspace_whose_history_can_not_be_read_keeps_no_other_waiting_
     assert isinstance(platform, SlackPlatform)
     workspace.door = asyncio.create_task(platform.listen(scene.parley.app))
     assert (await workspace.heard(scene.ann, scene.general, 2))[1] == "You said: ann: missed at home"
+
+
+async def test_what_was_deleted_or_edited_before_slack_repeats_it_is_not_read_as_it_was(workspace: Workspace) -> None:
+    scene, fred, pier, cells = workspace.scene, workspace.fred, workspace.pier, workspace.cells
+    await workspace.moves()
+    await cells.until_routed("slack", workspace.team_id, "b")
+    scene.slack.delivery.retry_delays, scene.slack.delivery.ack_seconds = (0.2,) * 1000, 0.5
+    root = await fred.posts(pier, "to you all")
+    away = cells.cells.apps.pop("b")
+    deleted = await fred.mentions(pier, "my number is 4711")
+    reply = await fred.mentions(pier, "my number is 4712", thread_ts=root["ts"])
+    edited = await fred.mentions(pier, "how many boats?", thread_ts=root["ts"])
+    await until_given_up(scene, 6)
+    for message in (deleted, reply):
+        await fred.deletes(pier, message)
+    await fred.edits(pier, edited, edited["text"].replace("boats", "bikes"))
+    await cells.cells.add("b", away)
+    await workspace.until_count("b", 1)
+    await fred.mentions(pier, "after")
+    await workspace.until_count("b", 2)
+    texts = [row["content"] for row in await cells.sql("b", "SELECT content FROM inbox ORDER BY id")]
+    assert texts == ["how many bikes?", "after"]
