@@ -4,7 +4,9 @@ Embeds of other apps, previews of links and polls are `Card`s, which each platfo
 """
 
 import asyncio
+import math
 from asyncio import CancelledError
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -34,11 +36,14 @@ if TYPE_CHECKING:
     from adapters.base import ChatPlatform
     from adapters.cells.routes import Cells
     from agent.app import App
+    from shared.db.database import Database
     from shared.messages import IncomingMessage, Place
 
 MOST_EARLIER, QUOTE_CHARS, TOPIC_CHARS, MOST_ROLES = 10, 500, 300, 20
 CARDS_CHARS = 1500
 MOST_CARDS, MOST_LINES = 10, 50
+# So many deleted messages wait for a database that is away.
+MOST_WAITING = 50_000
 # The library's list of types is the same on every machine.
 TYPES = MimeTypes()
 
@@ -98,13 +103,22 @@ async def post_or_keep(
 class Edits:
     """Applies edits and deletions to one platform's stored messages; those by the adapters `others` they edit.
 
-    `cells`: those behind this door, in one of which a message is.
+    `cells`: those behind this door, in one of which a message is. `seconds`: how long an edit is tried again.
     """
 
     def __init__(
-        self, app: "App", platform: str, others: Collection[str] = (), *, cells: "Cells | None" = None
+        self,
+        app: "App",
+        platform: str,
+        others: Collection[str] = (),
+        *,
+        cells: "Cells | None" = None,
+        seconds: float = STORE_SECONDS,
     ) -> None:
-        self._app, self._platform, self._others, self._cells = app, platform, others, cells
+        self._app, self._platform, self._others, self._cells, self._seconds = app, platform, others, cells, seconds
+        # By cell: deleted messages that are to be redacted there when it is back, and who does it.
+        self._waiting: defaultdict[Database, set[str]] = defaultdict(set)
+        self._asking: defaultdict[Database, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def change(self, place: "Place", message_id: str, text: str) -> Edited | None:
         """Replace the text of a stored message; None if it is not stored."""
@@ -115,25 +129,41 @@ class Edits:
             apps = self._cells.list_apps(place)
         for app in apps:
             find = partial(change_message, app.database, self._platform, message_id, content=clean(text))
-            change = await retry_on_lost_db(partial(find, others=self._others), STORE_SECONDS)
+            change = await retry_on_lost_db(partial(find, others=self._others), self._seconds)
             if change is not None:
                 return change
         return None
 
     async def delete(self, message_ids: Iterable[str]) -> int:
-        """Cancel messages that are not answered yet, and redact those that are; return how many were stored."""
+        """Cancel messages that are not answered yet, and redact those that are; return how many may have been stored.
+
+        Nobody deletes them a second time: they wait for a database that is away however long that takes.
+        """
         ids = set(message_ids)
         # In every cell, twice: while rows are on their way, the first time waits for the cell that they leave, and the
         # second time finds them in the other one.
         apps, times = ((self._app,), 1) if self._cells is None else (tuple(self._cells), 2)
         count = 0
         for _ in range(times):
-            works = [
-                partial(redact, app.database, app.files.storage, platform=self._platform, message_ids=ids)
-                for app in apps
-            ]
-            count += sum(await asyncio.gather(*(retry_on_lost_db(work, STORE_SECONDS) for work in works)))
+            count += sum(await asyncio.gather(*(self._redact(app, ids) for app in apps)))
         return count
+
+    async def _redact(self, app: "App", ids: set[str]) -> int:
+        work, waiting = partial(redact, app.database, app.files.storage, platform=self._platform), self._waiting
+        try:
+            return await work(message_ids=ids)
+        except DatabaseLost as error:
+            if len(waiting[app.database]) + len(ids) > MOST_WAITING:
+                log.error("deletions_lost", platform=self._platform, messages=len(ids), cause=str(error))
+                raise
+        # One of all that wait asks whether it is back, and redacts for them all.
+        waiting[app.database] |= ids
+        async with self._asking[app.database]:
+            batch = waiting[app.database].copy()
+            if batch & ids:
+                await retry_on_lost_db(partial(work, message_ids=batch), math.inf)
+                waiting[app.database] -= batch
+        return len(ids)
 
     async def offer_again(
         self, turn_id: int, asker: str, show: Callable[[Any, AnswerButtons], Awaitable[None]]

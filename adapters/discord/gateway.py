@@ -1,6 +1,7 @@
 """The gateway connection: accepts messages, edits, deletions and interactions."""
 
 import asyncio
+import math
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -51,6 +52,7 @@ CLOSE_SECONDS = 5.0
 TOKEN_REVOKED = 4004
 NEW_FOR = timedelta(days=1)
 EDIT_IS_NEW_FOR = timedelta(minutes=10)
+MOST_EDITED = 10_000
 
 log = get_logger()
 
@@ -81,7 +83,7 @@ class Gateway(discord.AutoShardedClient):
         super().__init__(**(client_options(rest.rate_limiter.trace()) | own | options))
         self._app, self._rest, self._shard, self._checkpoint = app, rest, shard, shard.checkpoint
         self._cells, self._store_seconds = cells, store_seconds
-        self._edits = Edits(app, PLATFORM, rest.bot.other_adapters, cells=cells)
+        self._edits = Edits(app, PLATFORM, rest.bot.other_adapters, cells=cells, seconds=store_seconds)
         self._rules = Rules(app.database, cells)
         self._listening, self._interactions = Listening(rest.bot, self._rules), Interactions(app, rest)
         self._directs = DirectChannels(app.database, rest.rate_limiter.bot, app.clock.monotonic)
@@ -90,6 +92,8 @@ class Gateway(discord.AutoShardedClient):
         self._gap = 0
         # By server that is not available yet: the id after which its messages were missed.
         self._late: dict[int, int] = {}
+        # The latest form of messages whose edit is not stored.
+        self._edited: dict[int, discord.Message] = {}
         self._running = Running()
         self._put_off = PutOff(self._checkpoint, self._running, self._read_missed)
         # Messages of one channel are stored in order, however long the lookups for each of them take.
@@ -253,15 +257,34 @@ class Gateway(discord.AutoShardedClient):
         if not is_written_by_a_person(message) or message.edited_at is None:
             return
         self._listening.correct(message, self.me)
+        is_waiting = message.id in self._edited
+        if not is_waiting and len(self._edited) >= MOST_EDITED:
+            log.error("discord_edit_lost", message=message.id, cause="too many wait for the database")
+            return
+        self._edited[message.id] = message
+        if not is_waiting:
+            try:
+                # Discord does not repeat it.
+                await retry_on_lost_db(lambda: self._change(message.id), math.inf)
+            finally:
+                self._edited.pop(message.id, None)
+
+    async def _change(self, message_id: int) -> None:
+        while (message := self._edited.get(message_id)) is not None and message.edited_at is not None:
+            await self._change_once(message, message.edited_at)
+            if self._edited.get(message_id) is message:
+                return
+
+    async def _change_once(self, message: discord.Message, edited_at: datetime) -> None:
         async with self._locked(message.channel.id):
             place, text = to_place(message.channel, message.guild), to_text(message, self.me)
             change = await self._edits.change(place, str(message.id), text)
             # Discord also reports pins and link previews as edits, so `edited_at` has to be recent. An edit is never a
             # command.
-            is_new = self._app.clock.now() - message.edited_at < EDIT_IS_NEW_FOR
+            is_new = self._app.clock.now() - edited_at < EDIT_IS_NEW_FOR
             calls_agent = mentions_agent(message, self.me) and match_command(text) is None
             if change is None and is_new and calls_agent:
-                await retry_on_lost_db(lambda: self._accept(message, sent_at=message.edited_at), STORE_SECONDS)
+                await retry_on_lost_db(partial(self._accept, message, edited_at), self._store_seconds)
         if change is not None and change.turn_id is not None:
             await self._edits.offer_again(change.turn_id, str(message.author.id), partial(replace_buttons, self._rest))
 
@@ -275,6 +298,8 @@ class Gateway(discord.AutoShardedClient):
 
     async def _delete(self, channel_id: int, message_ids: set[int]) -> None:
         self._listening.forget(channel_id, message_ids)
+        for message_id in message_ids:
+            self._edited.pop(message_id, None)
         async with self._locked(channel_id):
             # Wait until a message that is being stored can be found.
             pass

@@ -21,7 +21,7 @@ from adapters.base import FIRST_WAIT, LONGEST_WAIT, isolated
 from adapters.chat.checkpoint import IN_TRANSIT, LOOK_SECONDS, oldest_missed, to_mark
 from adapters.slack.bolt import REFUSED
 from adapters.slack.events.catch_up import Unread, list_places, list_teams, read_pages, to_unread
-from adapters.slack.events.events import TS
+from adapters.slack.events.events import REPEATED, TS
 from adapters.slack.events.incoming import PLATFORM
 from adapters.slack.receivers import is_message
 from adapters.slack.sending.sessions import end_suspensions
@@ -182,7 +182,7 @@ class Missed:
             wait = min(LONGEST_WAIT, wait * 2)
             # Behind the messages to which they refer.
             for event_id, text in list(gap.events.items()):
-                request = AsyncBoltRequest(mode="socket_mode", body=json.loads(text))
+                request = AsyncBoltRequest(mode="socket_mode", body=json.loads(text), headers={REPEATED: "1"})
                 if (await self._receivers.async_dispatch(request)).status != REFUSED:
                     gap.remove(event_id)
         del self._gaps[team], self._has_ended[team]

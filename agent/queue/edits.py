@@ -2,11 +2,10 @@
 
 import asyncio
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
-from msgspec import Struct
-
-from agent.memory.deletion import forget_turns
+from agent.memory.deletion import DELETED, forget_turns
 from agent.memory.summaries.claims import forget_summaries
 from shared.db.database import Database
 from shared.db.driver import Session
@@ -18,7 +17,8 @@ statements = load_statements(__file__)
 SENT_WITHIN_SECONDS = 10
 
 
-class Edited(Struct, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Edited:
     """An accepted message that was edited. `turn_id`: the turn that began with the old text; None if there is none."""
 
     turn_id: int | None
@@ -30,6 +30,7 @@ async def change_message(
     """Replace the text of an accepted message, unless it came by one of `others`; None if it never did."""
     content = without_credential(content)
     parameters = {"platform": platform, "message_id": message_id, "content": content, "others": list(others)}
+    parameters["deleted"] = DELETED
     async with database.transaction() as session:
         await lock_turns(session, platform, [message_id])
         row = (await session.execute(statements.change_message, parameters)).one_or_none()

@@ -190,10 +190,11 @@ SELECT 'withdrawn' AS outcome, pg_notify('parley_turns', :note) FROM withdrawn
 UNION ALL SELECT 'stopped', pg_notify('parley_stops', CAST(id AS text)) FROM stopped;
 
 -- name: change_message
--- By the adapters `others` it is changed as they read it: each bot that sees a message is told of its edit.
+-- By the adapters `others` it is changed as they read it: each bot that sees a message is told of its edit. One that is
+-- deleted stays so: an edit may be told late.
 WITH changed AS (
     UPDATE inbox SET content = :content, edited_at = clock_timestamp()
-    WHERE platform = :platform AND platform_event_id = :message_id AND content <> :content
+    WHERE platform = :platform AND platform_event_id = :message_id AND content NOT IN (:content, :deleted)
       AND adapter <> ALL(CAST(:others AS text[]))
     RETURNING id, turn_id
 )

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 REMEMBERED = 5000
 EDIT_IS_NEW_FOR = timedelta(minutes=5)
 TOMBSTONE, NO_TITLE = "tombstone", "Conversation"
+# A header: how often this was refused before.
+REPEATED = "x-slack-retry-num"
 TS = re.compile(r"[0-9]{1,12}\.[0-9]{1,9}")
 
 
@@ -75,10 +77,19 @@ class Events:
         if web is None or not isinstance(event.get("channel"), str):
             return
         with self._running.kept():
-            is_repeated = "x-slack-retry-num" in request.headers and is_message(event, web)
-            current = await find_current(web, event) if is_repeated and not self._is_accepted(event) else event
+            current: Json | None = event
+            if request.headers.get(REPEATED, ["0"]) != ["0"]:
+                current = await self._find_current(event, web)
             if current is not None:
                 await self.accept(current, web)
+
+    async def _find_current(self, event: Json, web: Web) -> Json | None:
+        """Return an event that comes again as it would be now; None if its message was deleted meanwhile."""
+        if event.get("subtype") == "message_changed":
+            message = {**(event.get("message") or {}), "channel": event["channel"]}
+            current = await find_current(web, message) if is_message(message, web) else message
+            return current and {**event, "message": current}
+        return await find_current(web, event) if is_message(event, web) and not self._is_accepted(event) else event
 
     async def accept(self, event: Json, web: Web) -> None:
         """Accept a message, an edit or a deletion, depending on the event's subtype."""

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import asyncpg
 import pytest
 
 from shared.db.database import Address
@@ -19,6 +20,13 @@ async def until_put_off(capsys: pytest.CaptureFixture[str], count: int) -> None:
     async with asyncio.timeout(PATIENCE):
         while printed.count("discord_server_waits") < count:
             printed += capsys.readouterr().out
+            await asyncio.sleep(0.02)
+
+
+async def until_refused(owner: asyncpg.Connection, count: int) -> None:
+    """Return once the database has refused so many statements."""
+    async with asyncio.timeout(PATIENCE):
+        while await owner.fetchval("SELECT last_value FROM refused") < count:  # noqa: ASYNC110  # it tells nobody
             await asyncio.sleep(0.02)
 
 
@@ -50,3 +58,19 @@ async def test_a_history_of_no_form_is_read_again(scene: Scene, address: Address
     scene.discord.faults.append(Fault("GET", f"/channels/{scene.general['id']}/messages", 200))
     async with scene.opened(address, model):
         assert (await scene.ann.hears(scene.general))[0].endswith("at the pier")
+
+
+async def test_an_edit_and_a_deletion_that_the_database_refused_for_long_are_applied_when_it_is_back(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    model.play(say_it_back)
+    async with scene.opened(address, model, store_seconds=0.0):
+        edited, deleted = await scene.ann.asks("boats", scene.general), await scene.ann.asks("4711", scene.general)
+        await scene.until_value(2, "SELECT count(*) FROM inbox WHERE status = 'answered'")
+        async with full_disk(scene.parley.app.database) as owner:
+            await scene.ann.edits(edited, "bikes")
+            await scene.ann.edits(edited, "bikes and boats")
+            await scene.ann.deletes(deleted)
+            await until_refused(owner, 8)
+        await scene.until_value(1, "SELECT count(*) FROM inbox WHERE content = 'bikes and boats'")
+        await scene.until_value(0, "SELECT count(*) FROM inbox WHERE content LIKE '%4711%'")

@@ -36,3 +36,19 @@ async def test_a_message_that_is_deleted_while_it_is_stored_is_forgotten(office:
 
     await office.until_value("[deleted]", "SELECT content FROM inbox")
     hold.set()
+
+
+async def test_an_edit_that_is_told_after_the_deletion_changes_nothing(office: Scene) -> None:
+    office.model.play([Answer("I see.")])
+    message = await office.ann.mentions(office.general, "my password")
+    await office.ann.hears(office.general)
+    await office.ann.edits(office.general, message, message["text"] + " is bike")
+    await office.until_value("my password is bike", "SELECT content FROM inbox")
+    edit = office.slack.journal.envelopes[-1]
+    assert edit.payload["event"]["subtype"] == "message_changed"
+    await office.ann.deletes(office.general, message)
+    await office.until_value("[deleted]", "SELECT content FROM inbox")
+
+    # Slack has not seen its acknowledgement.
+    assert (await office.slack.delivery.give("events_api", edit.payload)).acked_at
+    assert await office.sql("SELECT content FROM inbox") == [("[deleted]",)]
