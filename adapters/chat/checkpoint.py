@@ -5,13 +5,15 @@ within seconds, or repeats it until it is accepted. `Lease`: where one process a
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from adapters.base import BotAccount, name_holder
 from shared.db.database import Database, DatabaseLost
+from shared.db.driver import Session
 from shared.db.statements import load_statements
 from shared.errors import Unavailable
 
@@ -28,10 +30,14 @@ LEASE_SECONDS, RENEW_SECONDS, WAIT_SECONDS = 30, 8, 3
 
 
 class Checkpoint:
-    """The mark of one bot, shared by all its processes: seconds since 1970, as text."""
+    """The mark of one bot, shared by all its processes: seconds since 1970, as text.
+
+    What one process has not stored yet is a row of its own: others move the mark on, and read it when that one dies.
+    """
 
     def __init__(self, database: Database, platform: str, token: str) -> None:
         self._database, self._bot = database, BotAccount(database, platform, token)
+        self._number, self._has_row = secrets.randbelow(2**31 - 1) + 1, False
 
     async def find_gap(self) -> str | None:
         """Return the time since which no process has listened; None if one does, or if it is unknown."""
@@ -40,19 +46,38 @@ class Checkpoint:
             row = (await session.execute(statements.find_gap, parameters)).one()
         return None if row.is_held else row.seen_id
 
-    async def note(self, now: datetime, missing_since: str | None = None) -> None:
-        """Store that a process listens now, if the database is there; `missing_since`: since then not all is stored."""
+    async def note(self, now: datetime, missing_since: str | None = None) -> Sequence[str]:
+        """Store that a process listens now, if the database is there; `missing_since`: since then not all is stored.
+
+        Return the marks from which on others have left messages unread.
+        """
         seen = to_mark(now - IN_TRANSIT)
-        parameters = {"seen": min(seen, missing_since or seen, key=float), "held": HELD_SECONDS}
+        parameters: dict[str, Any] = {"held": HELD_SECONDS, "number": self._number}
+        parameters["seen"] = min(seen, missing_since or seen, key=float)
         with suppress(DatabaseLost):
             parameters["bot_id"] = await self._bot.find_id()
-            async with self._database.statement() as session:
+            async with self._database.transaction() as session:
                 await session.execute(statements.note_seen, parameters)
+                return await self._note_missing(session, parameters, seen)
+        return ()
+
+    async def _note_missing(self, session: Session, parameters: dict[str, Any], seen: str) -> Sequence[str]:
+        rows = (await session.execute(statements.take_left, parameters)).all()
+        left = [str(row.seen_id) for row in rows]
+        missing = min([parameters["seen"], *left], key=float)
+        # What is on its way comes again.
+        is_missing = float(missing) < float(seen) - IN_TRANSIT.total_seconds()
+        if is_missing:
+            await session.execute(statements.note_missing, parameters | {"missing": missing})
+        elif self._has_row:
+            await session.execute(statements.forget_missing, parameters)
+        self._has_row = is_missing
+        return left
 
     async def release(self) -> None:
         """Store that this process no longer listens, if the database is there."""
         with suppress(DatabaseLost):
-            parameters = {"bot_id": await self._bot.find_id()}
+            parameters = {"bot_id": await self._bot.find_id(), "number": self._number}
             async with self._database.statement() as session:
                 await session.execute(statements.release, parameters)
 
@@ -63,10 +88,11 @@ async def attend(
     is_connected: Callable[[], Awaitable[bool]],
     *,
     find_oldest: Callable[[], str | None],
+    catch_up: Callable[..., None],
 ) -> None:
     """Update the checkpoint while we listen; raises `Unavailable` if a lost connection does not come back.
 
-    `find_oldest`: from which mark on not all is stored.
+    `find_oldest`: from which mark on not all is stored. `catch_up` begins to read from marks on.
     """
     last, last_note = app.clock.monotonic(), 0.0
     try:
@@ -77,9 +103,10 @@ async def attend(
                 raise Unavailable("The connection to the platform is lost.")
             if last == now and now - last_note >= NOTE_SECONDS:
                 last_note = now
-                await checkpoint.note(app.clock.now(), find_oldest())
+                catch_up(*await checkpoint.note(app.clock.now(), find_oldest()))
             await asyncio.sleep(LOOK_SECONDS)
     finally:
+        await checkpoint.note(app.clock.now(), find_oldest())
         await checkpoint.release()
 
 

@@ -15,8 +15,22 @@ UPDATE shards SET leased_until = now() + :held * interval '1 second', seen_id = 
 END
 WHERE bot_id = :bot_id AND shard_id = 0;
 
+-- name: take_left
+-- What processes have left unread that listen no more: rows of their own, beside that of the mark.
+DELETE FROM shards WHERE bot_id = :bot_id AND shard_id NOT IN (0, :number) AND leased_until < now() RETURNING seen_id;
+
+-- name: note_missing
+INSERT INTO shards (bot_id, shard_id, leased_until, seen_id)
+VALUES (:bot_id, :number, now() + :held * interval '1 second', :missing)
+ON CONFLICT (bot_id, shard_id) DO UPDATE SET leased_until = excluded.leased_until, seen_id = excluded.seen_id;
+
+-- name: forget_missing
+DELETE FROM shards WHERE bot_id = :bot_id AND shard_id = :number;
+
 -- name: release
-UPDATE shards SET leased_until = NULL WHERE bot_id = :bot_id AND shard_id = 0;
+-- What this process leaves unread is another one's at once.
+UPDATE shards SET leased_until = CASE WHEN shard_id > 0 THEN now() END
+WHERE bot_id = :bot_id AND shard_id IN (0, :number);
 
 -- name: find_turn
 SELECT outbox.choices, outbox.reply_to, outbox.platform, outbox.platform_server_id, outbox.platform_channel_id,

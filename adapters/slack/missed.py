@@ -105,29 +105,37 @@ class Missed:
 
     def watch(self, since: str | None) -> "asyncio.Future[Any]":
         """Catch up in each cell on what was missed since this mark, and after a failover, until cancelled."""
-        names = self._receivers.names
-        if since is not None:
-            self._unread = {name: min(since, self._unread.get(name, since), key=float) for name in names}
         for team in self._gaps:
             self._close(team)
-        return asyncio.gather(*map(self._watch, names))
+        self.catch_up(*self._unread.values(), *([] if since is None else [since]))
+        return asyncio.gather(*map(self._watch, self._receivers.names))
+
+    def catch_up(self, *marks: str) -> None:
+        """Catch up in each cell, as soon as it is there, on what was missed since the earliest of these marks."""
+        for name in self._receivers.names if marks else ():
+            self._unread[name] = min([*marks, self._unread.get(name, marks[0])], key=float)
+            self._running.start(self._note_unread(name), "catch-up")
 
     async def _watch(self, name: str) -> None:
-        while (receiver := self._receivers.find_in(name)) is None:  # noqa: ASYNC110  # it tells nobody
-            await asyncio.sleep(LOOK_SECONDS)
-        app = receiver.app
+        receiver = await self._wait_for(name)
 
         def catch_up(moment: datetime) -> None:
-            self._running.start(self._note_all(app, to_mark(moment)), "catch-up")
+            self._running.start(self._note_all(receiver.app, to_mark(moment)), "catch-up")
 
-        if name in self._unread:
-            self._running.start(self._note_unread(app, name), "catch-up")
-        with app.events.failovers.observed(catch_up):
-            await end_suspensions(app, receiver.clients)
+        with receiver.app.events.failovers.observed(catch_up):
+            await end_suspensions(receiver.app, receiver.clients)
 
-    async def _note_unread(self, app: "App", name: str) -> None:
-        await self._note_all(app, self._unread[name])
-        self._unread.pop(name, None)
+    async def _note_unread(self, name: str) -> None:
+        receiver = await self._wait_for(name)
+        if (since := self._unread.get(name)) is not None:
+            await self._note_all(receiver.app, since)
+            if self._unread.get(name) == since:
+                del self._unread[name]
+
+    async def _wait_for(self, name: str) -> "Receiver":
+        while (receiver := self._receivers.find_in(name)) is None:  # noqa: ASYNC110  # it tells nobody
+            await asyncio.sleep(LOOK_SECONDS)
+        return receiver
 
     async def _note_all(self, app: "App", since: str) -> None:
         """Note that what was said after this mark is to be read in all workspaces of a cell."""

@@ -4,11 +4,12 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from slack_bolt.request.async_request import AsyncBoltRequest
 
-from adapters.base import BotAccount, DirectPlatform, Running
+from adapters.base import BotAccount, DirectPlatform, Running, stay_up
 from adapters.chat.buttons import buttons_below
 from adapters.chat.checkpoint import Checkpoint, attend
 from adapters.chat.live import LIVE_AFTER
@@ -71,6 +72,9 @@ class SlackPlatform(DirectPlatform):
         self._clients: Clients | None = None
         self._receivers: Receivers | None = None
         self._missed: Missed | None = None
+        self._checkpoint: Checkpoint | None = None
+        # Whether what notes for requests how far this process is has ended.
+        self._has_ended: Callable[[], bool] | None = None
         self._installations: Installations | None = None
         self._running = Running()
         self._live_messages = ShownMessages()
@@ -94,7 +98,7 @@ class SlackPlatform(DirectPlatform):
             await self._clients.aclose()
         if self._receivers is not None:
             await self._receivers.aclose()
-        self._clients = self._receivers = self._missed = None
+        self._clients = self._receivers = self._missed = self._checkpoint = self._has_ended = None
         await super().aclose()
 
     async def listen(self, app: "App") -> None:
@@ -110,11 +114,7 @@ class SlackPlatform(DirectPlatform):
             await self.clients.find(None)
         secret = self.settings.app_token
         if secret is None:
-
-            async def always() -> bool:
-                return True
-
-            await self._listen_while_connected(always)
+            await self._listen_while_connected(_is_served)
             return
         bot = BotAccount(self.app.database, PLATFORM, secret.get_secret_value())
         places = Places(self.app.database, bot, self.app.clock)
@@ -136,10 +136,11 @@ class SlackPlatform(DirectPlatform):
         self.connected.set()
         token = self.settings.bot_token
         account = token.get_secret_value() if token is not None else str(self.settings.client_id)
-        checkpoint, watching, missed = Checkpoint(self.app.database, PLATFORM, account), None, self._open_receivers()
+        checkpoint = self._checkpoint = self._checkpoint or Checkpoint(self.app.database, PLATFORM, account)
+        watching, missed = None, self._open_receivers()
         try:
             watching = missed.watch(await checkpoint.find_gap())
-            await attend(self.app, checkpoint, is_connected, find_oldest=missed.find_oldest)
+            await attend(self.app, checkpoint, is_connected, find_oldest=missed.find_oldest, catch_up=missed.catch_up)
         finally:
             self.connected.clear()
             if watching is not None:
@@ -149,6 +150,10 @@ class SlackPlatform(DirectPlatform):
 
     async def dispatch(self, body: str, headers: Mapping[str, str]) -> "BoltResponse":
         """Handle an HTTP request whose signature has been verified."""
+        if not self.connected.is_set() and (self._has_ended is None or self._has_ended()):
+            # The web adapter listens with its first request.
+            listening = partial(self._listen_while_connected, _is_served)
+            self._has_ended = self._running.start(stay_up(PLATFORM, listening, self.app.clock.monotonic), "slack mark")
         with self._running.kept():
             return await self._open_receivers().async_dispatch(AsyncBoltRequest(body=body, headers=dict(headers)))
 
@@ -241,3 +246,8 @@ class SlackPlatform(DirectPlatform):
             )
             self._missed = Missed(self._receivers, self.app.clock, self._running, seconds=self._read_seconds)
         return self._missed
+
+
+async def _is_served() -> bool:
+    # Whoever listens by HTTP is reached as long as it runs.
+    return True

@@ -267,7 +267,7 @@ CREATE TABLE shards (
 COMMENT ON TABLE shards IS 'Who holds the gateway connection of a shard, and what it has seen.';
 COMMENT ON COLUMN shards.id IS 'The row''s own number.';
 COMMENT ON COLUMN shards.bot_id IS 'The account.';
-COMMENT ON COLUMN shards.shard_id IS 'Number of the shard, from 0.';
+COMMENT ON COLUMN shards.shard_id IS 'Number of the shard, from 0; on Slack above 0: of a process that has not stored all.';
 COMMENT ON COLUMN shards.holder IS 'The process that holds it, as long as it is among the listeners.';
 COMMENT ON COLUMN shards.left_by IS 'The process that gave it up for others, and takes it only when there are none.';
 COMMENT ON COLUMN shards.leased_until IS 'Where a bot has no shards, as on Slack: until when somebody listens.';

@@ -1,6 +1,7 @@
 """What a cell that is away was sent for longer than Slack repeats it: wherever it was said."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -133,3 +134,24 @@ async def test_what_was_deleted_or_edited_before_slack_repeats_it_is_not_read_as
     await workspace.until_count("b", 2)
     texts = [row["content"] for row in await cells.sql("b", "SELECT content FROM inbox ORDER BY id")]
     assert texts == ["how many bikes?", "after"]
+
+
+async def test_what_one_door_was_sent_is_read_by_another_when_that_one_stops_before_the_cell_is_back(
+    hasty: Workspace,
+) -> None:
+    scene, fred, cells = hasty.scene, hasty.fred, hasty.cells
+    platform = SlackPlatform(scene.own)
+    platform.cells = cells.cells
+    other = asyncio.create_task(platform.listen(scene.parley.app))
+    await scene.slack.socket.until(2)
+    away, moment = cells.cells.apps.pop("b"), time.time() - 1800
+    # Each door gets one.
+    for number in range(2):
+        await fred.direct(f"number {number}", ts=f"{moment + number:.6f}")
+    await cells.until("a", "SELECT count(*) = 2 FROM shards WHERE shard_id > 0")
+    await ended(hasty.door)
+    hasty.door = other
+    await cells.until("a", "SELECT count(*) = 1 FROM shards WHERE shard_id > 0")
+    await cells.cells.add("b", away)
+    await hasty.until_count("b", 2)
+    await cells.until("a", "SELECT count(*) = 0 FROM shards WHERE shard_id > 0")
