@@ -155,3 +155,20 @@ async def test_what_one_door_was_sent_is_read_by_another_when_that_one_stops_bef
     await cells.cells.add("b", away)
     await hasty.until_count("b", 2)
     await cells.until("a", "SELECT count(*) = 0 FROM shards WHERE shard_id > 0")
+
+
+async def test_a_channel_that_was_flooded_is_read_in_order_page_by_page(hasty: Workspace) -> None:
+    scene, fred, pier, cells = hasty.scene, hasty.fred, hasty.pier, hasty.cells
+    away = cells.cells.apps.pop("b")
+    for number in range(3):
+        await fred.mentions(pier, f"number {number}")
+        for _ in range(200):
+            # More than is kept at once.
+            scene.slack.world.keep_message(pier, "x" * 30_000, user=fred.id)
+    await until_given_up(scene, 6)
+    await cells.cells.add("b", away)
+    await hasty.until_count("b", 3)
+    rows = await cells.sql("b", "SELECT content FROM inbox ORDER BY id")
+    assert [row["content"] for row in rows] == [f"number {number}" for number in range(3)]
+    # Four pages, of which one did not stay.
+    assert len(scene.slack.calls("conversations.history")) < 8

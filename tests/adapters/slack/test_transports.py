@@ -284,3 +284,18 @@ async def test_without_a_signing_secret_the_routes_are_not_found(
 
     assert answer.status_code == 404
     assert "SLACK_SIGNING_SECRET" in answer.text
+
+
+async def test_what_came_while_no_web_adapter_ran_is_read_with_its_first_request(
+    scene: Scene, address: Address, model: OpenAIStub
+) -> None:
+    model.play([Answer("Hi."), Answer("I am.")])
+    async with open_over_http(scene, address, model) as url:
+        await scene.slack.delivery.deliver_to(url)
+        await scene.ann.direct("hello")
+        await scene.ann.hears()
+        await scene.until_value(1, "SELECT count(*) FROM shards WHERE seen_id IS NOT NULL")
+    await scene.ann.direct("are you there?", is_heard=False)
+    async with open_over_http(scene, address, model) as url:
+        await scene.slack.delivery.deliver_to(url)
+        assert await scene.ann.hears(count=2) == ["Hi.", "I am."]
