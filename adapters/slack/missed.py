@@ -8,11 +8,12 @@ import asyncio
 import json
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 MOST_BYTES, MOST_PLACES = 8 * 1024 * 1024, 5000
 # Events of all workspaces together.
 MOST_BYTES_IN_ALL = 64 * 1024 * 1024
+# So long a message waits for what was said before it: Slack waits for three seconds.
+ORDER_SECONDS = 2.0
 # Reading ends after this time: what somebody wrote is answered soon or, as people have gone on, not at all.
 READ_SECONDS = 3600.0
 
@@ -87,13 +90,17 @@ class Missed:
         # After which marks messages may not be stored yet: of whoever stores or reads them, and by cell after a start.
         self._marks: dict[object, str] = {}
         self._unread: dict[str, str] = {}
+        # One reads a place, and whoever writes there waits for that.
+        self._locks: WeakValueDictionary[tuple[str, Unread], asyncio.Lock] = WeakValueDictionary()
 
     async def async_dispatch(self, request: AsyncBoltRequest) -> BoltResponse:
         """Handle a request; the library calls this method of its own apps."""
         mark = to_mark(self._clock.now() - IN_TRANSIT)
+        team, body = request.context.team_id, request.body
         with self._held(mark):
+            if team in self._gaps and is_in_history(body):
+                await self._wait_for_turn(team, to_unread(body["event"]))
             response = await self._receivers.async_dispatch(request)
-            team, body = request.context.team_id, request.body
             if response.status == REFUSED and team is not None and "event" in body:
                 self._note_event(team, mark, body)
         return response
@@ -155,8 +162,7 @@ class Missed:
 
     def _note_event(self, team: str, mark: str, body: Json) -> None:
         event = body["event"]
-        is_in_history = is_message(body) and event.get("subtype") not in ("message_changed", "message_deleted")
-        if is_in_history and isinstance(event.get("channel"), str) and TS.fullmatch(str(event.get("ts"))):
+        if is_in_history(body):
             # Whether it is late, or Slack's clock is behind this one.
             self._note(team, to_unread(event), min(mark, f"{max(0.0, float(event['ts']) - 1):.6f}", key=float))
             return
@@ -165,6 +171,20 @@ class Missed:
         if not gap.hold(event_id, json.dumps(body), room):
             log.error("slack_event_lost", team=team, event_id=event_id, cause="too many wait for its cell")
         self._close(team)
+
+    async def _wait_for_turn(self, team: str, place: Unread) -> None:
+        with suppress(TimeoutError, Unavailable):
+            async with asyncio.timeout(ORDER_SECONDS):
+                await self._read_place(team, place)
+
+    async def _read_place(self, team: str, place: Unread) -> None:
+        """Read what was said in a place, unless it was read meanwhile."""
+        async with self._locked(team, place):
+            if (gap := self._gaps.get(team)) is not None and place in gap.places:
+                await self._read(await self._receivers.find_home(team), team, gap, place=place)
+
+    def _locked(self, team: str, place: Unread) -> asyncio.Lock:
+        return self._locks.setdefault((team, place), asyncio.Lock())
 
     def _note(self, team: str, place: Unread | None, since: str) -> None:
         gap = self._gaps.setdefault(team, Gap())
@@ -209,7 +229,7 @@ class Missed:
                 gap.places.clear()
                 return
             place = next(iter(gap.places))
-            reading = self._read_all(app, team, gap) if place is None else self._read(app, team, gap, place=place)
+            reading = self._read_all(app, team, gap) if place is None else self._read_place(team, place)
             await isolated(reading, "slack_place_not_read", unless=(DatabaseLost, ServerMoving), team=team)
             if place in gap.places:
                 await asyncio.sleep(wait)
@@ -250,6 +270,13 @@ class Missed:
             count += len(page)
         if count:
             log.info("caught_up", platform=PLATFORM, team=team, messages=count)
+
+
+def is_in_history(body: Json) -> bool:
+    """Return whether a request tells of a message that a history shows."""
+    event = body["event"] if is_message(body) else {}
+    is_new = bool(event) and event.get("subtype") not in ("message_changed", "message_deleted")
+    return is_new and isinstance(event.get("channel"), str) and bool(TS.fullmatch(str(event.get("ts"))))
 
 
 async def _accept(receiver: "Receiver", event: Json, web: Web) -> None:

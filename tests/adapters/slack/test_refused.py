@@ -30,6 +30,15 @@ async def until_given_up(scene: Scene, count: int) -> None:
     await scene.slack.until(lambda: sum(one.acked_at is None for one in scene.slack.journal.envelopes) >= count)
 
 
+async def until_waiting(capsys: pytest.CaptureFixture[str]) -> None:
+    """Return once the door has noted that a workspace waits."""
+    printed = ""
+    async with asyncio.timeout(60):
+        while "slack_workspace_waits" not in printed:
+            printed += capsys.readouterr().out
+            await asyncio.sleep(0.02)
+
+
 async def test_a_first_mention_in_a_channel_and_one_in_a_thread_of_others_are_answered_when_the_cell_is_back(
     hasty: Workspace,
 ) -> None:
@@ -172,3 +181,17 @@ async def test_a_channel_that_was_flooded_is_read_in_order_page_by_page(hasty: W
     assert [row["content"] for row in rows] == [f"number {number}" for number in range(3)]
     # Four pages, of which one did not stay.
     assert len(scene.slack.calls("conversations.history")) < 8
+
+
+async def test_what_was_refused_is_stored_before_what_is_said_there_afterwards(
+    hasty: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fred, cells = hasty.fred, hasty.cells
+    away = cells.cells.apps.pop("b")
+    await fred.direct("first")
+    await until_waiting(capsys)
+    await cells.cells.add("b", away)
+    await fred.direct("second")
+    await hasty.until_count("b", 2)
+    rows = await cells.sql("b", "SELECT content FROM inbox ORDER BY id")
+    assert [row["content"] for row in rows] == ["first", "second"]
