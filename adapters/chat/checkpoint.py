@@ -52,34 +52,31 @@ class Checkpoint:
         Return the marks from which on others have left messages unread.
         """
         seen = to_mark(now - IN_TRANSIT)
-        parameters: dict[str, Any] = {"held": HELD_SECONDS, "number": self._number}
-        parameters["seen"] = min(seen, missing_since or seen, key=float)
+        parameters: dict[str, Any] = {"seen": min(seen, missing_since or seen, key=float), "held": HELD_SECONDS}
+        with suppress(DatabaseLost):
+            parameters |= {"bot_id": await self._bot.find_id(), "number": self._number}
+            async with self._database.transaction() as session:
+                await session.execute(statements.note_seen, parameters)
+                left = [str(row.seen_id) for row in (await session.execute(statements.take_left, parameters)).all()]
+                await self._note_missing(session, parameters, to_missing(now, *left, missing_since))
+            return left
+        return ()
+
+    async def release(self, now: datetime, missing_since: str | None = None) -> None:
+        """Store that this process no longer listens, and what others are to read, if the database is there."""
+        parameters: dict[str, Any] = {"number": self._number, "held": HELD_SECONDS}
         with suppress(DatabaseLost):
             parameters["bot_id"] = await self._bot.find_id()
             async with self._database.transaction() as session:
-                await session.execute(statements.note_seen, parameters)
-                return await self._note_missing(session, parameters, seen)
-        return ()
+                await self._note_missing(session, parameters, to_missing(now, missing_since))
+                await session.execute(statements.release, parameters)
 
-    async def _note_missing(self, session: Session, parameters: dict[str, Any], seen: str) -> Sequence[str]:
-        rows = (await session.execute(statements.take_left, parameters)).all()
-        left = [str(row.seen_id) for row in rows]
-        missing = min([parameters["seen"], *left], key=float)
-        # What is on its way comes again.
-        is_missing = float(missing) < float(seen) - IN_TRANSIT.total_seconds()
-        if is_missing:
+    async def _note_missing(self, session: Session, parameters: dict[str, Any], missing: str | None) -> None:
+        if missing is not None:
             await session.execute(statements.note_missing, parameters | {"missing": missing})
         elif self._has_row:
             await session.execute(statements.forget_missing, parameters)
-        self._has_row = is_missing
-        return left
-
-    async def release(self) -> None:
-        """Store that this process no longer listens, if the database is there."""
-        with suppress(DatabaseLost):
-            parameters = {"bot_id": await self._bot.find_id(), "number": self._number}
-            async with self._database.statement() as session:
-                await session.execute(statements.release, parameters)
+        self._has_row = missing is not None
 
 
 async def attend(
@@ -106,8 +103,13 @@ async def attend(
                 catch_up(*await checkpoint.note(app.clock.now(), find_oldest()))
             await asyncio.sleep(LOOK_SECONDS)
     finally:
-        await checkpoint.note(app.clock.now(), find_oldest())
-        await checkpoint.release()
+        await checkpoint.release(app.clock.now(), find_oldest())
+
+
+def to_missing(now: datetime, *marks: str | None) -> str | None:
+    """Return the earliest mark after which messages do not come again by themselves; None: all do."""
+    latest = (now - 2 * IN_TRANSIT).timestamp()
+    return min([mark for mark in marks if mark is not None and float(mark) < latest], key=float, default=None)
 
 
 def oldest_missed(app: "App") -> datetime:
