@@ -9,12 +9,12 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
+from msgspec import Struct, field
 from slack_bolt.request.async_request import AsyncBoltRequest
 from slack_bolt.response import BoltResponse
 
@@ -49,8 +49,7 @@ READ_SECONDS = 3600.0
 log = get_logger()
 
 
-@dataclass(slots=True)
-class Gap:
+class Gap(Struct):
     """What of a workspace is not stored: messages after a mark by their place, and other events, as JSON, by their ids.
 
     The place None is all of the workspace's; `size` is that of the events.

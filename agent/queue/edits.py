@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from agent.memory.deletion import DELETED, forget_turns
 from agent.memory.summaries.claims import forget_summaries
@@ -17,8 +18,7 @@ statements = load_statements(__file__)
 SENT_WITHIN_SECONDS = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Edited:
+class Edited(Struct, frozen=True):
     """An accepted message that was edited. `turn_id`: the turn that began with the old text; None if there is none."""
 
     turn_id: int | None

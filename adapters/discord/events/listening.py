@@ -8,12 +8,12 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
 import discord
 from cachetools import FIFOCache
+from msgspec import Struct
 
 from adapters.base import BotAccount, Running, isolated
 from adapters.chat.addressing import Exchanges, Recent, Rules
@@ -46,8 +46,7 @@ LOST = (DatabaseLost, ServerMoved)
 log = get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Mention:
+class Mention(Struct, frozen=True):
     """A message that the agent answers. `is_first`: it is the agent's first one in this place."""
 
     is_first: bool
