@@ -93,6 +93,8 @@ async def window(site: Site, desktop: BrowserContext) -> AsyncIterator[Window]:
         await tab.close()
 
 
+# Else a notice about the budget may be among what arrives.
+@pytest.mark.settings(default_guest_token_budget=1_000_000)
 async def test_the_browser_shows_what_arrives_in_any_chat_while_the_page_is_hidden(site: Site, window: Window) -> None:
     gate, late = gated_answer("Bikes need oil.")
     page = window.page
