@@ -52,7 +52,7 @@ async def test_a_message_that_ends_its_process_is_tried_alone_and_the_others_are
             logged = (stage.home / "first.log").read_text()
             assert "event_loop_blocked" in logged
             assert "blocked_process_ended" in logged
-            assert "in spin" in logged
+            assert "in stand_still" in logged
 
 
 async def test_a_message_that_kills_its_process_before_its_turn_begins_is_parked_too(

@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -238,7 +239,7 @@ class MarkedRouter(Router):
         if place == self._orders.deadly:
             os.kill(os.getpid(), signal.SIGKILL)
         if place == self._orders.blocking:
-            spin()
+            stand_still()
         async with self._counts.connected() as connection:
             is_alone = await connection.fetchval("SELECT pg_try_advisory_lock(hashtextextended($1, 1))", place)
             completion = await super().complete(
@@ -265,10 +266,10 @@ def find_reservation(observer: CallObserver | None) -> int | None:
     return turn.spend.admission.reservation_id
 
 
-def spin() -> None:
-    """Compute without end."""
+def stand_still() -> None:
+    """Block the event loop without end; to compute meanwhile, as a test of the watchdog does, would cost seconds."""
     while True:
-        pass
+        time.sleep(60)
 
 
 class TablePlatform:
