@@ -1,16 +1,17 @@
-"""The wheel, installed as a tool of its own: it runs in an empty folder, for a person who has never run it."""
+"""The wheel: what it holds, and that it runs in an empty folder, as a tool of a person who has never run it."""
 
 import os
 import subprocess
 import sys
 import sysconfig
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from tests.adapters.cli.test_running import fetch, find_base, stop
 from tests.support.folders import temporary_folder
-from tests.support.source_tree import ROOT
+from tests.support.source_tree import PACKAGES, ROOT
 
 UV = Path(sys.executable).with_name("uv")
 
@@ -38,6 +39,17 @@ def program(wheel: Path, tmp_path: Path) -> Path:
     # A path in a .pth file is not searched for further .pth files, such as the one of the editable install.
     (packages / "of_the_tests.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     return environment / "bin/parley"
+
+
+def test_the_wheel_holds_every_file_that_the_program_reads(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    files = (
+        path for package in PACKAGES if package != "tests" for path in (ROOT / package).rglob("*") if path.is_file()
+    )
+    ours = {path.relative_to(ROOT).as_posix() for path in files if "__pycache__" not in path.parts}
+
+    assert ours - names == set()
+    assert not any(name.startswith(("tests/", "docs/")) for name in names)
 
 
 def test_the_installed_wheel_runs_in_an_empty_folder_with_a_fresh_home(program: Path) -> None:

@@ -154,29 +154,6 @@ def test_the_command_can_be_started() -> None:
     assert callable(getattr(importlib.import_module(module), function))
 
 
-def test_the_wheel_holds_every_file_that_the_program_reads(tmp_path: Path) -> None:
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"),
-            "--wheel-dir",
-            tmp_path,
-            ".",
-        ],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-    )
-    (wheel,) = tmp_path.glob("*.whl")
-    names = set(zipfile.ZipFile(wheel).namelist())
-    files = (
-        path for package in PACKAGES if package != "tests" for path in (ROOT / package).rglob("*") if path.is_file()
-    )
-    ours = {path.relative_to(ROOT).as_posix() for path in files if "__pycache__" not in path.parts}
-
-    assert ours - names == set()
-    assert not any(name.startswith(("tests/", "docs/")) for name in names)
-
-
 MAKE = (
     "run",
     "embeddings",
