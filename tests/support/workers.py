@@ -26,7 +26,7 @@ LONG = "long"
 def pytest_cmdline_main(config: pytest.Config) -> None:
     """Name the command that starts a process, after pytest-xdist has counted them."""
     from tests.support.folders import TEMPLATE, temporary_folder
-    from tests.support.forks import Forks, get_command
+    from tests.support.forks import LOADED, Forks, get_command
 
     if config.option.tx:
         template = ExitStack()
@@ -34,6 +34,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.add_cleanup(template.close)
         forks = Forks(__name__, *config.invocation_params.args)
         config.add_cleanup(forks.close)
+        os.environ[LOADED] = forks.path
         command = " ".join(get_command(__name__, forks))
         config.option.tx = [f"popen//python={command}" for _ in config.option.tx]
 

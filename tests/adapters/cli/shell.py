@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from tests.support.forks import Request, get_command, get_forks
+from tests.support.forks import Request, get_command, get_forks, run_loaded
 from tests.support.processes import list_children
 from tests.support.source_tree import list_measuring_variables
 
@@ -38,6 +38,8 @@ class Shell:
     has_landlock: bool = True
     # Whether what runs until it is stopped is a fork of a process that has imported the program.
     is_warm: bool = True
+    # Whether what runs to its end needs litellm.
+    is_loaded: bool = False
     # The file for stderr of what runs until it is stopped.
     errors: int = subprocess.PIPE
 
@@ -58,7 +60,8 @@ class Shell:
             streams = [closing.enter_context(TemporaryFile("w+", encoding="utf-8")) for _ in range(3)]
             streams[0].write(stdin)
             streams[0].seek(0)
-            code = get_forks().run(request, [stream.fileno() for stream in streams])
+            run = run_loaded if self.is_loaded else get_forks().run
+            code = run(request, [stream.fileno() for stream in streams])
             for stream in streams:
                 stream.seek(0)
             return Finished(code, streams[1].read(), streams[2].read())

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,7 @@ def test_persona_and_model_are_chosen_for_one_question(shell: Shell) -> None:
     assert "Pirate" in (story := shell.says("explain", str(answer["turn_id"])))
     assert "who asked has chosen it" in story
     for options, reason in ((["--persona", "Nobody"], "there is no persona 'Nobody'"), (["-m", "no/such"], "no/such")):
-        result = shell.run("ask", "hi", *options)
+        result = replace(shell, is_loaded=True).run("ask", "hi", *options)
         assert (result.code, result.out) == (1, "")
         assert reason in result.err
 

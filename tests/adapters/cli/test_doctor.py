@@ -47,7 +47,8 @@ def test_doctor_names_missing_keys_personas_that_need_what_is_not_there_and_serv
         """,
     )
 
-    result = shell.run("doctor", "--call", LLM_MODELS="gpt-4o-mini,anthropic/claude-opus-4-1,gpt-4o-mimi")
+    models = "gpt-4o-mini,anthropic/claude-opus-4-1,gpt-4o-mimi"
+    result = replace(shell, is_loaded=True).run("doctor", "--call", LLM_MODELS=models)
 
     shell.says(
         "psql", "-c", "DELETE FROM personas WHERE name = 'Lost'; DELETE FROM mcp_servers; DELETE FROM event_totals"
@@ -74,7 +75,8 @@ async def test_doctor_names_the_model_that_a_misspelled_one_may_be(shell: Shell)
     async with OpenAIStub(models=("small", "large")) as server:
         settings = {"OPENAI_BASE_URL": server.base_url, "ANTHROPIC_API_KEY": "x"}
         names = "openai/smal,small,anthropic/claude-sonet-4-5"
-        result = await asyncio.to_thread(shell.run, "doctor", LLM_MODELS=names, **settings)
+        run = replace(shell, is_loaded=True).run
+        result = await asyncio.to_thread(run, "doctor", LLM_MODELS=names, **settings)
         exact_result = await asyncio.to_thread(shell.run, "doctor", LLM_MODELS="small", **settings)
 
     assert result.code == 1
