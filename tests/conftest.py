@@ -7,7 +7,7 @@ import signal
 import tempfile
 import warnings
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from pathlib import Path
 from uuid import uuid4
 
@@ -25,7 +25,7 @@ from shared.db.pooling.event_loop import Loop
 from shared.settings import Settings
 from tests.crash.tables import TABLES
 from tests.standins.openai_api import OpenAIStub
-from tests.support.connections import connected
+from tests.support.connections import connected, run_as_owner
 from tests.support.databases import Databases
 from tests.support.folders import temporary_folder
 from tests.support.parley import Parley, open_parley
@@ -118,6 +118,19 @@ async def stages(postgres: URL, superuser: asyncpg.Connection) -> AsyncIterator[
         stages = Databases(postgres, superuser, str(template.url.database), has_processes=True)
         yield stages
         await stages.close()
+
+
+@pytest.fixture(scope="session")
+async def cell_databases(postgres: URL, superuser: asyncpg.Connection) -> AsyncIterator[dict[str, Databases]]:
+    """Databases as `databases`, for each cell with the numbers that it gives out: to make those takes 150 ms a test."""
+    async with AsyncExitStack() as closing:
+        databases = {}
+        for number, name in enumerate(("a", "b")):
+            template = await closing.enter_async_context(new_database(postgres, superuser=superuser))
+            await run_as_owner(template, f"SELECT parley_number_cell({number}, '{name}')")
+            databases[name] = Databases(postgres, superuser, str(template.url.database), has_processes=True)
+            closing.push_async_callback(databases[name].close)
+        yield databases
 
 
 @pytest.fixture

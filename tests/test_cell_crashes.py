@@ -9,16 +9,15 @@ from pathlib import Path
 import pytest
 
 from adapters.cells.moves import StillOpen, move_server
-from shared.db.hosts import URL
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
-from tests.support.cells import TwoCells, door_settings, open_cells
+from tests.support.cells import CellDatabases, TwoCells, door_settings, open_cells
 from tests.support.killed_moves import POINTS, Point, between_the_commits, killed_at, start_mover, stopped_by
 
 
 @pytest.fixture
-async def cells(settings: Settings, postgres: URL, model: OpenAIStub) -> AsyncIterator[TwoCells]:
-    async with open_cells(door_settings(settings), postgres, model) as cells:
+async def cells(settings: Settings, cell_databases: CellDatabases, model: OpenAIStub) -> AsyncIterator[TwoCells]:
+    async with open_cells(door_settings(settings), cell_databases, model) as cells:
         yield cells
 
 

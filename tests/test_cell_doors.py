@@ -6,7 +6,6 @@ import pytest
 
 from adapters.base import ChatPlatform
 from adapters.cells.moves import move_server
-from shared.db.hosts import URL
 from shared.settings import Settings
 from tests.adapters.discord.conftest import BETWEEN_STARTS
 from tests.adapters.discord.conftest import make_scene as make_discord
@@ -14,7 +13,7 @@ from tests.adapters.slack.conftest import make_scene as make_slack
 from tests.standins.discord import DiscordStandIn
 from tests.standins.openai_api import OpenAIStub
 from tests.standins.slack import SlackStandIn
-from tests.support.cells import TwoCells, door_settings, open_cells
+from tests.support.cells import CellDatabases, TwoCells, door_settings, open_cells
 from tests.support.chat_scene import ended
 
 THREE = "SELECT count(*) = 3 FROM inbox WHERE status = 'answered'"
@@ -27,7 +26,7 @@ async def move(cells: TwoCells, platform: str, server: str) -> None:
 
 @pytest.mark.parametrize("gone", ["slack", "discord"])
 async def test_each_platform_is_served_by_the_cells_of_its_own_servers(
-    settings: Settings, postgres: URL, model: OpenAIStub, gone: str
+    settings: Settings, cell_databases: CellDatabases, model: OpenAIStub, gone: str
 ) -> None:
     async with SlackStandIn() as slack, DiscordStandIn() as discord:
         discord.gateway.identify_seconds = BETWEEN_STARTS
@@ -37,7 +36,7 @@ async def test_each_platform_is_served_by_the_cells_of_its_own_servers(
         def build() -> list[ChatPlatform]:
             return [there.build(), here.build()]
 
-        async with open_cells(door_settings(settings), postgres, model, build) as cells:
+        async with open_cells(door_settings(settings), cell_databases, model, build) as cells:
             app = cells.parleys["a"].app
             platforms = [sender for sender in app.senders.values() if isinstance(sender, ChatPlatform)]
             for platform in platforms:

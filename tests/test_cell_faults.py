@@ -14,11 +14,10 @@ from adapters.cells.checks import DepartureForgotten, MovedBySomebody, check_mov
 from adapters.cells.moves import Move, StillOpen, connected, move_server
 from adapters.tables import update_tables
 from shared.db.database import Address
-from shared.db.hosts import URL
 from shared.db.migrations import migrate
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
-from tests.support.cells import NAMES, SERVER, door_settings, numbered_databases, open_cells
+from tests.support.cells import NAMES, SERVER, CellDatabases, door_settings, numbered_databases, open_cells
 from tests.support.connections import connected as connected_as
 from tests.support.connections import until_somebody_waits
 from tests.support.forks import get_command
@@ -47,8 +46,8 @@ END_WHO_WAITS = (
 
 
 @pytest.fixture
-async def addresses(postgres: URL) -> AsyncIterator[dict[str, Address]]:
-    async with numbered_databases(postgres) as addresses:
+async def addresses(cell_databases: CellDatabases) -> AsyncIterator[dict[str, Address]]:
+    async with numbered_databases(cell_databases) as addresses:
         yield addresses
 
 
@@ -263,10 +262,10 @@ async def test_a_cell_that_was_restored_gives_no_id_again_that_has_moved(
 
 
 async def test_a_cell_that_says_nothing_keeps_nobody_else_waiting(
-    settings: Settings, postgres: URL, model: OpenAIStub
+    settings: Settings, cell_databases: CellDatabases, model: OpenAIStub
 ) -> None:
     async with (
-        open_cells(door_settings(settings), postgres, model) as cells,
+        open_cells(door_settings(settings), cell_databases, model) as cells,
         connected_as(cells.addresses["b"]) as holder,
         connected_as(cells.addresses["b"]) as watcher,
     ):

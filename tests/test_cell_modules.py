@@ -10,9 +10,8 @@ import pytest
 from adapters.cells.checks import check_move
 from adapters.cells.moves import Move, connected, move_server
 from shared.db.errors import refusals
-from shared.db.hosts import URL
 from shared.errors import ParleyError
-from tests.support.cells import NAMES, SERVER, numbered_databases
+from tests.support.cells import NAMES, SERVER, CellDatabases, numbered_databases
 
 NOTES = "CREATE TABLE notes (id bigint PRIMARY KEY, conversation_id bigint REFERENCES conversations);"
 # As one person may have in as many channels, of 1 MB each, which is 2 MB as JSON.
@@ -34,10 +33,10 @@ WRONG = {
 
 
 @pytest.fixture
-async def move(postgres: URL) -> AsyncIterator[Move]:
+async def move(cell_databases: CellDatabases) -> AsyncIterator[Move]:
     """Open a move of the server from a to b, where no process runs."""
     async with AsyncExitStack() as closing:
-        addresses = await closing.enter_async_context(numbered_databases(postgres))
+        addresses = await closing.enter_async_context(numbered_databases(cell_databases))
         source, target = [await closing.enter_async_context(connected(name, addresses[name])) for name in NAMES]
         yield Move("test", SERVER, source=source, target=target)
 

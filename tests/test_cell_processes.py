@@ -8,11 +8,10 @@ from subprocess import DEVNULL, PIPE
 
 import httpx
 
-from shared.db.hosts import URL
 from shared.settings import Settings
 from tests.adapters.web.conftest import TOKEN, say_it_back
 from tests.standins.openai_api import OpenAIStub
-from tests.support.cells import SERVER, numbered_databases
+from tests.support.cells import SERVER, CellDatabases, numbered_databases
 from tests.support.chat_scene import child_environment
 from tests.support.connections import connected
 from tests.support.eventually import PATIENCE
@@ -55,11 +54,11 @@ async def ask(client: httpx.AsyncClient, number: int, server: str = SERVER) -> s
 
 
 async def test_a_door_routes_by_server_while_one_moves_between_real_processes(
-    settings: Settings, postgres: URL, model: OpenAIStub, tmp_path: Path
+    settings: Settings, cell_databases: CellDatabases, model: OpenAIStub, tmp_path: Path
 ) -> None:
     model.play(say_it_back)
     async with AsyncExitStack() as closing:
-        addresses = await closing.enter_async_context(numbered_databases(postgres))
+        addresses = await closing.enter_async_context(numbered_databases(cell_databases))
         for address in addresses.values():
             await closing.enter_async_context(running("worker", **child_environment(settings, address, tmp_path)))
         urls = [f"{name}={address.libpq(as_owner=True)}" for name, address in addresses.items()]

@@ -10,20 +10,19 @@ import pytest
 
 from adapters.cells.moves import StillOpen, move_server
 from shared.db.database import Address
-from shared.db.hosts import URL
 from shared.errors import ServerMoved
 from shared.messages import Place
 from shared.settings import Settings
 from tests.adapters.web.conftest import say_it_back
 from tests.standins.openai_api import Answer, OpenAIStub
-from tests.support.cells import SERVER, TwoCells, door_settings, open_cells
+from tests.support.cells import SERVER, CellDatabases, TwoCells, door_settings, open_cells
 from tests.support.connections import connected
 from tests.support.source_tree import ROOT
 
 
 @pytest.fixture
-async def cells(settings: Settings, postgres: URL, model: OpenAIStub) -> AsyncIterator[TwoCells]:
-    async with open_cells(door_settings(settings), postgres, model) as cells:
+async def cells(settings: Settings, cell_databases: CellDatabases, model: OpenAIStub) -> AsyncIterator[TwoCells]:
+    async with open_cells(door_settings(settings), cell_databases, model) as cells:
         yield cells
 
 

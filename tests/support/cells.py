@@ -1,7 +1,7 @@
 """Two cells behind one door: a database and a worker each, and a web adapter that knows both."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,17 +15,18 @@ from adapters.cells.moves import Move, connected, move_server
 from adapters.cells.routes import Cells
 from adapters.web import serve
 from shared.db.database import Address
-from shared.db.hosts import URL
 from shared.settings import Settings
 from tests.adapters.web.conftest import NO_CERTIFICATES, TOKEN, say_it_back
-from tests.conftest import new_database
 from tests.standins.openai_api import OpenAIStub
 from tests.support.connections import connected as connected_as
+from tests.support.databases import Databases
 from tests.support.parley import Parley, open_parley
 from tests.support.source_tree import list_measuring_variables
 
 NAMES = ("a", "b")
 SERVER = "guild"
+# Those that tests take one after another, by cell.
+CellDatabases = Mapping[str, Databases]
 
 
 @dataclass
@@ -150,14 +151,10 @@ def door_settings(settings: Settings) -> Settings:
 
 
 @asynccontextmanager
-async def numbered_databases(postgres: URL) -> AsyncIterator[dict[str, Address]]:
-    """Make a database for each cell."""
+async def numbered_databases(databases: CellDatabases) -> AsyncIterator[dict[str, Address]]:
+    """Have a database for each cell."""
     async with AsyncExitStack() as closing:
-        addresses = {name: await closing.enter_async_context(new_database(postgres)) for name in NAMES}
-        for number, name in enumerate(NAMES):
-            async with connected_as(addresses[name]) as owner:
-                await owner.execute("SELECT parley_number_cell($1, $2)", number, name)
-        yield addresses
+        yield {name: await closing.enter_async_context(databases[name].one()) for name in NAMES}
 
 
 Build = Callable[[], ChatPlatform | Sequence[ChatPlatform]]
@@ -173,12 +170,12 @@ def _list_senders(build: Build | None) -> dict[str, ChatPlatform] | None:
 
 @asynccontextmanager
 async def open_cells(
-    settings: Settings, postgres: URL, model: OpenAIStub, build: Build | None = None
+    settings: Settings, databases: CellDatabases, model: OpenAIStub, build: Build | None = None
 ) -> AsyncIterator[TwoCells]:
     """Open both cells with a worker each, and a door; each sends by platforms of its own that `build` makes."""
     model.play(say_it_back)
     async with AsyncExitStack() as closing:
-        addresses = await closing.enter_async_context(numbered_databases(postgres))
+        addresses = await closing.enter_async_context(numbered_databases(databases))
         parleys = {
             name: await closing.enter_async_context(open_parley(settings, address, model, senders=_list_senders(build)))
             for name, address in addresses.items()

@@ -6,7 +6,7 @@ UNION ALL SELECT 'pg_default_acl' AS class, count(*), count(*) FILTER (WHERE age
 UNION ALL SELECT 'pg_event_trigger' AS class, count(*), count(*) FILTER (WHERE age(xmin) <= age($1::text::xid)) AS new FROM pg_event_trigger
 UNION ALL SELECT 'pg_extension' AS class, count(*), count(*) FILTER (WHERE age(xmin) <= age($1::text::xid)) AS new FROM pg_extension
 UNION ALL SELECT 'pg_index' AS class, count(*), count(*) FILTER (WHERE age(xmin) <= age($1::text::xid)) AS new FROM pg_index
-UNION ALL SELECT 'pg_namespace' AS class, count(*), count(*) FILTER (WHERE age(xmin) <= age($1::text::xid)) AS new FROM pg_namespace
+UNION ALL SELECT 'pg_namespace' AS class, count(*), count(*) FILTER (WHERE age(xmin) <= age($1::text::xid)) AS new FROM pg_namespace WHERE nspname !~ '^pg_(toast_)?temp_'
 UNION ALL SELECT 'pg_policy' AS class, count(*), count(*) FILTER (WHERE age(xmin) <= age($1::text::xid)) AS new FROM pg_policy
 UNION ALL SELECT 'pg_proc' AS class, count(*), count(*) FILTER (WHERE age(xmin) <= age($1::text::xid)) AS new FROM pg_proc
 UNION ALL SELECT 'pg_rewrite' AS class, count(*), count(*) FILTER (WHERE age(xmin) <= age($1::text::xid)) AS new FROM pg_rewrite

@@ -9,11 +9,10 @@ from pydantic import SecretStr
 
 from adapters.cells.moves import move_server
 from adapters.slack.platform import SlackPlatform
-from shared.db.hosts import URL
 from tests.adapters.slack.conftest import Scene
 from tests.standins.openai_api import OpenAIStub
 from tests.standins.slack import Admin, Json, Person
-from tests.support.cells import TwoCells, door_settings, open_cells
+from tests.support.cells import CellDatabases, TwoCells, door_settings, open_cells
 from tests.support.chat_scene import ended
 from tests.support.slack_transports import with_address
 
@@ -59,7 +58,9 @@ class Workspace:
 
 
 @asynccontextmanager
-async def open_workspace(scene: Scene, postgres: URL, model: OpenAIStub, *, by_http: bool) -> AsyncIterator[Workspace]:
+async def open_workspace(
+    scene: Scene, databases: CellDatabases, model: OpenAIStub, *, by_http: bool
+) -> AsyncIterator[Workspace]:
     """Open both cells with an app that anybody may install, and a door."""
     slack, secret = scene.slack, SecretStr(scene.slack.client_secret)
     slack.delivery.ack_seconds = 60
@@ -67,7 +68,7 @@ async def open_workspace(scene: Scene, postgres: URL, model: OpenAIStub, *, by_h
     if by_http:
         own = replace(own, app_token=None, signing_secret=SecretStr(slack.signing_secret))
     scene = with_address(replace(scene, own=own, settings=door_settings(scene.settings)))
-    async with open_cells(scene.settings, postgres, model, scene.build) as cells:
+    async with open_cells(scene.settings, databases, model, scene.build) as cells:
         scene.parley = cells.parleys["a"]
         platform = scene.parley.app.senders["slack"]
         assert isinstance(platform, SlackPlatform)

@@ -7,10 +7,9 @@ import pytest
 
 from adapters.cells.moves import move_server, statements
 from adapters.discord.platform import DiscordPlatform
-from shared.db.hosts import URL
 from tests.adapters.discord.conftest import Scene
 from tests.standins.openai_api import OpenAIStub
-from tests.support.cells import TwoCells, door_settings, open_cells
+from tests.support.cells import CellDatabases, TwoCells, door_settings, open_cells
 from tests.support.chat_scene import ended
 from tests.support.connections import connected, until_somebody_waits
 
@@ -20,8 +19,8 @@ SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND d
 
 
 @pytest.fixture
-async def cells(scene: Scene, postgres: URL, model: OpenAIStub) -> AsyncIterator[TwoCells]:
-    async with open_cells(door_settings(scene.settings), postgres, model, scene.build) as cells:
+async def cells(scene: Scene, cell_databases: CellDatabases, model: OpenAIStub) -> AsyncIterator[TwoCells]:
+    async with open_cells(door_settings(scene.settings), cell_databases, model, scene.build) as cells:
         listener = cells.parleys["a"].app.senders["discord"]
         assert isinstance(listener, DiscordPlatform)
         listener.cells = cells.cells
@@ -155,13 +154,13 @@ async def test_a_click_finds_a_server_that_has_moved_unheard(cells: TwoCells, sc
 
 
 async def test_a_cell_that_is_away_keeps_no_other_server_waiting_and_is_caught_up_with_when_it_is_back(
-    scene: Scene, postgres: URL, model: OpenAIStub
+    scene: Scene, cell_databases: CellDatabases, model: OpenAIStub
 ) -> None:
     other = scene.discord.world.add_guild("Lake", scene.bob.user)
     pier = scene.discord.world.add_channel(other["id"], "pier")
     # As many as are read at once.
     channels = [scene.discord.world.add_channel(scene.guild["id"], f"channel-{number}") for number in range(4)]
-    async with open_cells(door_settings(scene.settings), postgres, model, scene.build) as cells:
+    async with open_cells(door_settings(scene.settings), cell_databases, model, scene.build) as cells:
         listener = cells.parleys["a"].app.senders["discord"]
         assert isinstance(listener, DiscordPlatform)
         listener.cells = cells.cells

@@ -10,13 +10,13 @@ from pydantic import SecretStr
 from adapters.slack.platform import SlackPlatform
 from adapters.slack.settings import SlackSettings
 from shared.db.database import Address
-from shared.db.hosts import URL
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
 from tests.standins.slack import Json, Person, SlackStandIn
 from tests.support.chat_scene import ChatScene, Connections
 
 if TYPE_CHECKING:
+    from tests.support.cells import CellDatabases
     from tests.support.slack_cells import Workspace
 
 
@@ -75,11 +75,11 @@ async def office(scene: Scene, address: Address, model: OpenAIStub) -> AsyncIter
 
 
 @pytest.fixture
-async def workspace(scene: Scene, postgres: URL, model: OpenAIStub) -> AsyncIterator["Workspace"]:
+async def workspace(scene: Scene, cell_databases: "CellDatabases", model: OpenAIStub) -> AsyncIterator["Workspace"]:
     """A second workspace, with the app installed, beside two cells."""
     # Imported here: it takes the scene from this file.
     from tests.support.slack_cells import open_workspace
 
-    async with open_workspace(scene, postgres, model, by_http=False) as workspace:
+    async with open_workspace(scene, cell_databases, model, by_http=False) as workspace:
         await workspace.installs()
         yield workspace

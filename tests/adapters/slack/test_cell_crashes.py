@@ -11,14 +11,13 @@ import pytest
 from adapters.cells.routes import Cells
 from adapters.slack.install.installations import Vault
 from shared.db.database import Address
-from shared.db.hosts import URL
 from tests.adapters.slack.conftest import Scene
 from tests.adapters.web.conftest import say_it_back
 from tests.bench.children import running_child
 from tests.standins.openai_api import OpenAIStub
 from tests.standins.slack import Admin
 from tests.standins.slack.world import Installation
-from tests.support.cells import NAMES, TwoCells, numbered_databases
+from tests.support.cells import NAMES, CellDatabases, TwoCells, numbered_databases
 from tests.support.chat_scene import child_environment
 from tests.support.connections import connected
 from tests.support.forks import get_command
@@ -89,7 +88,7 @@ async def kill(cells: TwoCells, processes: list[asyncio.subprocess.Process]) -> 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("at", "by_http"), AT, ids=[f"{point.__name__}-{by_http}" for (_, point), by_http in AT])
 async def test_messages_of_a_workspace_are_answered_once_whoever_dies_while_it_moves(
-    scene: Scene, postgres: URL, model: OpenAIStub, at: tuple[str, Point], by_http: bool, tmp_path: Path
+    scene: Scene, cell_databases: CellDatabases, model: OpenAIStub, at: tuple[str, Point], by_http: bool, tmp_path: Path
 ) -> None:
     slack = scene.slack
     slack.delivery.retry_delays, slack.delivery.ack_seconds = (0.2,) * 1000, 5.0
@@ -97,7 +96,7 @@ async def test_messages_of_a_workspace_are_answered_once_whoever_dies_while_it_m
     installation = slack.world.install(slack.world.add_team("Lake"))
     fred = Admin(slack, "Fred", team=installation.team)
     pier = slack.world.add_channel("pier", installation.team)
-    async with numbered_databases(postgres) as addresses, httpx.AsyncClient() as client:
+    async with numbered_databases(cell_databases) as addresses, httpx.AsyncClient() as client:
         cells = TwoCells(addresses, {}, Cells(NAMES), client)
         server = ("slack", await install(addresses["a"], installation))
         async with started(scene, cells, tmp_path, by_http=by_http) as processes:

@@ -6,10 +6,10 @@ import pytest
 
 from adapters.cells.moves import move_server, statements
 from adapters.chat.buttons import EDITED_LABEL
-from shared.db.hosts import URL
 from tests.adapters.slack.conftest import Scene
 from tests.adapters.web.conftest import say_it_back
 from tests.standins.openai_api import Answer, OpenAIStub
+from tests.support.cells import CellDatabases
 from tests.support.connections import connected, until_somebody_waits
 from tests.support.slack_cells import Workspace, open_workspace
 
@@ -30,9 +30,9 @@ TOKENS = "SELECT team_id, token IS NOT NULL AS is_installed FROM slack_installat
 
 @pytest.mark.parametrize("by_http", [False, True], ids=["socket", "http"])
 async def test_a_workspace_is_served_by_its_cell_and_the_others_by_theirs(
-    scene: Scene, postgres: URL, model: OpenAIStub, by_http: bool
+    scene: Scene, cell_databases: CellDatabases, model: OpenAIStub, by_http: bool
 ) -> None:
-    async with open_workspace(scene, postgres, model, by_http=by_http) as workspace:
+    async with open_workspace(scene, cell_databases, model, by_http=by_http) as workspace:
         cells, fred, pier = workspace.cells, workspace.fred, workspace.pier
         assert "Parley is in Lake now." in await workspace.installs()
         await fred.mentions(pier, "before")

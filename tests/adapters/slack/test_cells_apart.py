@@ -9,11 +9,10 @@ from pydantic import SecretStr
 
 from adapters.cells.moves import move_server, statements
 from adapters.slack.platform import SlackPlatform
-from shared.db.hosts import URL
 from tests.adapters.slack.conftest import Scene
 from tests.adapters.web.conftest import open_site
 from tests.standins.openai_api import OpenAIStub
-from tests.support.cells import door_settings
+from tests.support.cells import CellDatabases, door_settings
 from tests.support.chat_scene import ended
 from tests.support.connections import connected, until_somebody_waits
 from tests.support.parley import open_parley
@@ -158,9 +157,9 @@ async def test_what_both_cells_refuse_after_a_start_is_read_again_when_the_move_
 
 
 async def test_an_installation_that_is_stored_while_its_workspace_begins_to_move_goes_along(
-    scene: Scene, postgres: URL, model: OpenAIStub
+    scene: Scene, cell_databases: CellDatabases, model: OpenAIStub
 ) -> None:
-    async with open_workspace(scene, postgres, model, by_http=False) as workspace:
+    async with open_workspace(scene, cell_databases, model, by_http=False) as workspace:
         cells, team_id = workspace.cells, workspace.team_id
         async with connected(cells.addresses["a"]) as holder:
             transaction = holder.transaction()
@@ -181,10 +180,10 @@ async def test_an_installation_that_is_stored_while_its_workspace_begins_to_move
 
 
 async def test_an_app_that_listens_both_ways_takes_each_message_once_while_its_workspace_moves(
-    scene: Scene, postgres: URL, model: OpenAIStub
+    scene: Scene, cell_databases: CellDatabases, model: OpenAIStub
 ) -> None:
     both = replace(scene, own=replace(scene.own, signing_secret=SecretStr(scene.slack.signing_secret)))
-    async with open_workspace(both, postgres, model, by_http=False) as workspace:
+    async with open_workspace(both, cell_databases, model, by_http=False) as workspace:
         delivery, journal = workspace.scene.slack.delivery, workspace.scene.slack.journal
         fred, pier, cells = workspace.fred, workspace.pier, workspace.cells
         await workspace.installs()
@@ -214,8 +213,10 @@ async def test_an_app_that_listens_both_ways_takes_each_message_once_while_its_w
     assert sorted(answers) == [f"You said: fred: {text}" for text in ("after", "before", "during")]
 
 
-async def test_a_second_app_has_a_door_of_its_own(scene: Scene, postgres: URL, model: OpenAIStub) -> None:
-    async with open_workspace(scene, postgres, model, by_http=True) as workspace:
+async def test_a_second_app_has_a_door_of_its_own(
+    scene: Scene, cell_databases: CellDatabases, model: OpenAIStub
+) -> None:
+    async with open_workspace(scene, cell_databases, model, by_http=True) as workspace:
         scene, fred, pier, cells = workspace.scene, workspace.fred, workspace.pier, workspace.cells
         await workspace.installs()
         await workspace.moves()

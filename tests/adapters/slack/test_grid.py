@@ -3,11 +3,11 @@
 from copy import deepcopy
 from typing import Any
 
-from shared.db.hosts import URL
 from tests.adapters.slack.conftest import Scene
 from tests.standins.openai_api import OpenAIStub
 from tests.standins.slack import Json
 from tests.standins.slack.world import stamp
+from tests.support.cells import CellDatabases
 from tests.support.slack_cells import Workspace, open_workspace
 
 ENTERPRISE = {"id": "E1", "name": "All"}
@@ -27,9 +27,9 @@ def of_organisation(payload: Json, **fields: Any) -> Json:
 
 
 async def test_a_workspace_of_an_organisation_is_served_and_moves_as_any_other(
-    scene: Scene, postgres: URL, model: OpenAIStub
+    scene: Scene, cell_databases: CellDatabases, model: OpenAIStub
 ) -> None:
-    async with open_workspace(scene, postgres, model, by_http=True) as workspace:
+    async with open_workspace(scene, cell_databases, model, by_http=True) as workspace:
         slack, fred, pier, cells = workspace.scene.slack, workspace.fred, workspace.pier, workspace.cells
         slack.install_more = {"team": None, "enterprise": ENTERPRISE, "is_enterprise_install": True}
         assert "not into a whole organisation" in (await fred.installs(f"{cells.client.base_url}/slack/install"))[1]
