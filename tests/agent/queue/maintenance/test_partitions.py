@@ -10,8 +10,11 @@ from agent.queue.maintenance.retention import make_partitions, remove_expired
 from agent.queue.maintenance.steps import Steps
 from shared.clock import SystemClock
 from shared.db.database import Address
+from shared.db.hosts import URL
 from shared.settings import Settings
+from tests.conftest import new_database
 from tests.support.connections import connected, until_somebody_waits
+from tests.support.databases import Databases
 from tests.support.parley import Parley
 from tests.support.past import count_rows, write_past
 
@@ -31,13 +34,31 @@ def brief(settings: Settings) -> Settings:
     return settings.model_copy(update=days)
 
 
-@pytest.fixture
-async def months(address: Address) -> Address:
+@pytest.fixture(scope="module")
+async def template(postgres: URL, superuser: asyncpg.Connection) -> AsyncIterator[Address]:
     """Three months of turns, each in partitions of its own; the first two have expired."""
-    for month in range(3):
-        await write_past(address, turns=100, days=30, until=30 * (2 - month))
-        await begin_at(address, WIDTH * (month + 1) + 1)
-        await make(address)
+    async with new_database(postgres, superuser=superuser) as address:
+        for month in range(3):
+            await write_past(address, turns=100, days=30, until=30 * (2 - month))
+            await begin_at(address, WIDTH * (month + 1) + 1)
+            await make(address)
+        yield address
+
+
+@pytest.fixture
+async def address(
+    request: pytest.FixtureRequest, databases: Databases, superuser: asyncpg.Connection, template: Address
+) -> AsyncIterator[Address]:
+    """With those months where a test asks for them: most of these change its tables, so that it is theirs alone."""
+    has_months, name = "months" in request.fixturenames, template.url.database
+    postgres = template.url.set(database="postgres")
+    async with new_database(postgres, template=name, superuser=superuser) if has_months else databases.one() as address:
+        yield address
+
+
+@pytest.fixture
+def months(address: Address) -> Address:
+    """The address, where a test needs what `template` has."""
     return address
 
 
