@@ -28,6 +28,7 @@ from tests.standins.openai_api import OpenAIStub
 from tests.support.connections import connected, run_as_owner
 from tests.support.databases import Databases
 from tests.support.folders import temporary_folder
+from tests.support.given_database import GivenTables, given_tables
 from tests.support.parley import Parley, open_parley
 from tests.support.template import start_copy
 
@@ -118,6 +119,13 @@ async def stages(postgres: URL, superuser: asyncpg.Connection) -> AsyncIterator[
         stages = Databases(postgres, superuser, str(template.url.database), has_processes=True)
         yield stages
         await stages.close()
+
+
+@pytest.fixture(scope="session")
+async def given(postgres: URL) -> AsyncIterator[GivenTables]:
+    """Databases of one login that is no superuser, over TCP, with all tables."""
+    async with given_tables(postgres) as given:
+        yield given
 
 
 @pytest.fixture(scope="session")

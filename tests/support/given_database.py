@@ -3,11 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
 import asyncpg
 
+from adapters.tables import update_tables
 from shared.db.database import Address
 from shared.db.hosts import URL
 from shared.db.roles import ROLES
@@ -44,6 +46,34 @@ async def given_database(
         yield Address(
             URL(username=name, password=PASSWORD, host="127.0.0.1", port=port, database=name), is_embedded=False
         )
+
+
+@asynccontextmanager
+async def given_tables(postgres: URL) -> AsyncIterator["GivenTables"]:
+    """Make a database as `given_database` does, with all tables, for copies of it, which belong to the same login."""
+    async with given_database(postgres) as template:
+        await update_tables(template)
+        yield GivenTables(postgres, template)
+
+
+@dataclass(frozen=True)
+class GivenTables:
+    """A database with all tables, which is copied: to make the tables takes ten times as long."""
+
+    postgres: URL
+    template: Address
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[Address]:
+        """Have a copy for the block."""
+        name, url = f"given_{uuid4().hex}", self.template.url
+        async with connected(Address(self.postgres, is_embedded=True)) as superuser:
+            copied = f"TEMPLATE {url.database} STRATEGY FILE_COPY"
+            await superuser.execute(f"CREATE DATABASE {name} OWNER {url.username} {copied}")
+            try:
+                yield Address(url.set(database=name), is_embedded=False)
+            finally:
+                await superuser.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 async def _drop(superuser: asyncpg.Connection, name: str, roles: str) -> None:

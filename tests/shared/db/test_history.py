@@ -5,12 +5,11 @@ from datetime import UTC, datetime
 
 import asyncpg
 
-from adapters.tables import update_tables
 from shared.db.database import Address
 from shared.db.history import History, Position, Witness
 from shared.db.hosts import URL
 from tests.support.connections import connected, run_as_owner, until_somebody_waits
-from tests.support.given_database import given_database
+from tests.support.given_database import GivenTables
 
 # As if the tables were copied from a server that was promoted less often.
 EARLIER = "UPDATE database_histories SET timeline = timeline - 1"
@@ -51,9 +50,10 @@ async def test_in_a_new_history_ids_leap_and_running_turns_and_jobs_are_taken_fr
         assert await owner.fetchval(leaps) >= 1_000_000
 
 
-async def test_an_owner_who_is_no_superuser_leaves_the_sequences_of_others_alone(postgres: URL) -> None:
-    async with given_database(postgres) as address:
-        await update_tables(address)
+async def test_an_owner_who_is_no_superuser_leaves_the_sequences_of_others_alone(
+    postgres: URL, given: GivenTables
+) -> None:
+    async with given.one() as address:
         superuser = Address(postgres.set(database=address.url.database), is_embedded=True)
         await run_as_owner(superuser, "CREATE SEQUENCE public.of_others")
         await run_as_owner(address, EARLIER)

@@ -8,13 +8,12 @@ from hypothesis import strategies
 from msgspec.structs import replace
 from pydantic import SecretStr
 
-from adapters.tables import update_tables
 from shared.db.connections import ReadOnlyDatabase
 from shared.db.database import Address, check, locate
 from shared.db.hosts import URL, make_url
 from shared.errors import ConfigurationError
 from shared.settings import Settings
-from tests.support.given_database import given_database
+from tests.support.given_database import GivenTables
 from tests.support.silent_network import networked
 
 FORMS = (
@@ -94,10 +93,9 @@ def test_hosts_that_can_not_be_used_are_refused_in_one_sentence(text: str, messa
 
 
 @pytest.fixture
-async def server(postgres: URL) -> AsyncIterator[Address]:
+async def server(given: GivenTables) -> AsyncIterator[Address]:
     """A database over TCP, with all tables."""
-    async with given_database(postgres) as address:
-        await update_tables(address)
+    async with given.one() as address:
         yield address
 
 

@@ -24,7 +24,7 @@ from shared.settings import Settings
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.command_line import types
 from tests.support.connections import connected, run_as_owner
-from tests.support.given_database import given_database
+from tests.support.given_database import GivenTables
 from tests.support.parley import open_parley
 from tests.support.pgbouncer import pooled, set_pooler
 from tests.support.recovery import cut_connections
@@ -46,10 +46,9 @@ REMEDY = r"DATABASE_URL leads to .* in DATABASE_DIRECT_URL, or .* session"
 
 
 @pytest.fixture
-async def upstream(postgres: URL) -> AsyncIterator[Address]:
+async def upstream(given: GivenTables) -> AsyncIterator[Address]:
     """A migrated database whose owner is no superuser."""
-    async with given_database(postgres) as address:
-        await update_tables(address)
+    async with given.one() as address:
         yield address
 
 

@@ -11,7 +11,6 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy import text
 
-from adapters.tables import update_tables
 from adapters.web.health import find_obstacle
 from shared.db.connections import UnfitDatabase
 from shared.db.database import Address, Database, DatabaseLost, check
@@ -21,7 +20,7 @@ from shared.settings import Settings
 from tests.shared.db.test_pooler import SECRET, retrying
 from tests.standins.openai_api import Answer, OpenAIStub
 from tests.support.connections import connected, run_as_owner
-from tests.support.given_database import given_database
+from tests.support.given_database import GivenTables, given_database
 from tests.support.parley import open_parley
 from tests.support.pgbouncer import pooled, shared
 from tests.support.recovery import cut_connections
@@ -76,10 +75,9 @@ LEFTOVERS = {
 
 
 @pytest.fixture
-async def upstream(postgres: URL) -> AsyncIterator[Address]:
+async def upstream(given: GivenTables) -> AsyncIterator[Address]:
     """A migrated database whose owner is no superuser."""
-    async with given_database(postgres) as address:
-        await update_tables(address)
+    async with given.one() as address:
         yield address
 
 
