@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import asyncpg
 import pytest
-from msgspec.structs import replace
 from sqlalchemy import text
 
 from shared.db.database import Address, Database
@@ -120,6 +121,27 @@ async def test_what_a_killed_process_has_left_connected_is_ended(stages: Databas
         assert await owner.fetchval("SELECT count(*) FROM users WHERE display_name = 'late'") == 0
     with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, OSError)):
         await left.execute("COMMIT")
+
+
+async def test_a_session_that_is_cut_off_in_a_statement_costs_no_database(databases: Databases) -> None:
+    async with databases.one() as address, connected(address) as owner:
+        name, left = await read_name(address), await address.connect()
+        waiting = asyncio.create_task(left.execute("SELECT pg_sleep(600)"))
+        sleeps = "SELECT count(*) = 1 FROM pg_stat_activity WHERE pid = $1 AND wait_event = 'PgSleep'"
+        pid = left.get_server_pid()
+        await eventually(partial(owner.fetchval, sleeps, pid))
+        left.terminate()
+        await asyncio.gather(waiting, return_exceptions=True)
+    async with databases.one() as address:
+        assert await read_name(address) == name
+
+
+async def test_a_temporary_table_that_is_gone_costs_no_database(databases: Databases) -> None:
+    async with databases.one() as address, connected(address) as owner:
+        name = await read_name(address)
+        await owner.execute("CREATE TEMP TABLE short (id bigint); DROP TABLE short")
+    async with databases.one() as address:
+        assert await read_name(address) == name
 
 
 async def test_an_address_that_leads_elsewhere_gets_none_of_the_sessions(databases: Databases) -> None:

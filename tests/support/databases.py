@@ -40,6 +40,8 @@ class Session:
 
     def __init__(self, sessions: "Sessions", place: Place, connection: asyncpg.Connection, *, codecs: set[str]) -> None:
         self._sessions, self._place, self._connection, self._codecs = sessions, place, connection, codecs
+        # A connection that has broken off does not know it any more.
+        self._pid = connection.get_server_pid()
         self._is_closed = False
 
     def __getattr__(self, name: str) -> Any:
@@ -55,6 +57,7 @@ class Session:
     def terminate(self) -> None:
         """End the session."""
         self._is_closed = True
+        self._sessions.ended.add(self._pid)
         self._connection.terminate()
 
     async def set_type_codec(self, name: str, **options: Any) -> None:
@@ -73,6 +76,7 @@ class Session:
         if self._is_closed:
             return
         self._is_closed = True
+        self._sessions.ended.add(self._pid)
         await self._sessions.take_back(self._place, self._connection, self._codecs, seconds=timeout)
 
 
@@ -85,6 +89,8 @@ class Sessions:
         # session has planned it needs again. With the types for which they have codecs.
         self._idle: dict[Key, dict[int, tuple[asyncpg.Connection, set[str]]]] = {}
         self._counts = Counter[Key]()
+        # The processes of the server that a test has left; they may not have noticed it yet.
+        self.ended = set[int]()
         self._is_open = True
 
     @property
@@ -115,6 +121,7 @@ class Sessions:
     def begin_again(self) -> None:
         """Begin a test."""
         self._counts.clear()
+        self.ended.clear()
 
     async def take_back(
         self, place: Place, connection: asyncpg.Connection, codecs: set[str], *, seconds: float
@@ -129,6 +136,7 @@ class Sessions:
             await connection.reset(timeout=seconds)
             closing.pop_all()
         self._idle[place[0]][place[1]] = (connection, codecs)
+        self.ended.discard(connection.get_server_pid())
 
     async def close(self) -> None:
         """End all."""
@@ -190,8 +198,8 @@ class TestDatabase:
         # A test may have ended all sessions.
         with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
             pids = [*self.sessions.pids, await self.owner.fetchval("SELECT pg_backend_pid()")]
-            if ends_others:
-                await self.owner.execute(ENDING, pids)
+            if self.sessions.ended or ends_others:
+                await self.owner.execute(ENDING, pids, None if ends_others else list(self.sessions.ended))
             async with self.owner.transaction():
                 is_other = await self.owner.fetchval(OTHERS, pids, MOST_BYTES)
                 if is_other or self.catalog != await self.owner.fetch(CATALOG, self.beginning):

@@ -32,4 +32,4 @@ SELECT json_object_agg(seqrelid, pg_sequence_last_value(seqrelid)) FROM pg_seque
 WHERE pg_sequence_last_value(seqrelid) IS NOT NULL
 
 SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
-WHERE datname = current_database() AND pid <> ALL ($1::int[])
+WHERE datname = current_database() AND pid <> ALL ($1::int[]) AND pid = ANY (coalesce($2::int[], ARRAY[pid]))
