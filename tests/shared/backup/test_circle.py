@@ -20,7 +20,7 @@ from shared.files.stores.folder import FolderStore
 from shared.settings import Settings
 from tests.standins.openai_api import OpenAIStub
 from tests.support.connections import connected
-from tests.support.given_database import given_database
+from tests.support.given_database import GivenTables, given_database
 from tests.support.parley import open_parley
 
 KEY, LOST = "7/abc/notes.txt", "7/def/lost.txt"
@@ -94,11 +94,10 @@ async def test_a_backup_is_restored_into_another_postgres(source: Installation, 
 
 
 async def test_what_is_remembered_moves_from_an_owner_whom_row_level_security_binds_to_another_one(
-    postgres: URL, tmp_path: Path
+    postgres: URL, given: GivenTables, tmp_path: Path
 ) -> None:
     store = FolderStore(tmp_path / "files")
-    async with given_database(postgres) as source, given_database(postgres) as target:
-        await update_tables(source)
+    async with given.one() as source, given_database(postgres) as target:
         async with connected(source, as_owner=False) as program:
             await program.execute("INSERT INTO users DEFAULT VALUES")
             await program.execute("SELECT set_config('parley.user_id', '1', false)")

@@ -10,9 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from adapters.tables import update_tables
 from shared.db.database import Address
-from shared.db.hosts import URL
 from shared.db.pooling.room import WORKER_CONNECTIONS
 from shared.settings import Settings
 from tests.adapters.cli.shell import PARLEY
@@ -20,7 +18,7 @@ from tests.standins.openai_api import Answer, OpenAIStub
 from tests.standins.openai_api.script import Body
 from tests.support.chat_scene import child_environment
 from tests.support.connections import connected
-from tests.support.given_database import given_database
+from tests.support.given_database import GivenTables
 from tests.support.parley import open_parley
 from tests.support.pgbouncer import pooled, shared
 from tests.support.processes import list_children
@@ -59,12 +57,12 @@ class Witness:
 
 @pytest.mark.parametrize(("mode", "workers"), [("transaction", 10), ("session", 5)])
 async def test_workers_answer_each_message_once_and_in_order_though_some_are_killed(
-    postgres: URL, settings: Settings, model: OpenAIStub, tmp_path: Path, mode: str, workers: int
+    given: GivenTables, settings: Settings, model: OpenAIStub, tmp_path: Path, mode: str, workers: int
 ) -> None:
     witness = Witness()
     model.play(witness.answer)
     async with (
-        given_database(postgres) as upstream,
+        given.one() as upstream,
         behind_a_pooler(upstream, mode) as address,
         open_parley(settings, address, model, works=False) as parley,
         working(settings, address, tmp_path, workers) as pid,
@@ -95,8 +93,7 @@ async def test_workers_answer_each_message_once_and_in_order_though_some_are_kil
 
 @asynccontextmanager
 async def behind_a_pooler(upstream: Address, mode: str) -> AsyncIterator[Address]:
-    """Make the tables, and run PgBouncer before them."""
-    await update_tables(upstream)
+    """Run PgBouncer before a database."""
     if mode == "session":
         async with pooled(upstream, mode, default_pool_size=90) as address:
             yield address
