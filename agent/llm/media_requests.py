@@ -1,15 +1,15 @@
 """Requests for images, transcripts and speech, and the usage of the answers."""
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
+
+from msgspec import Struct
 
 from agent.llm.completions import Cause, RouteFailed
 from shared.errors import ToolError, Unavailable
 from shared.messages import EstimatedUsage, Usage
 
 
-class _MediaRequest:
-    __slots__ = ()
+class _MediaRequest(Struct, frozen=True):
     # The sentences for the tool, about a request that the provider refuses and about any other failure.
     refused: ClassVar[str]
     failed: ClassVar[str]
@@ -20,8 +20,7 @@ class _MediaRequest:
         return ToolError(self.refused) if is_refused else Unavailable(self.failed)
 
 
-@dataclass(frozen=True, slots=True)
-class DrawingRequest(_MediaRequest):
+class DrawingRequest(_MediaRequest, frozen=True):
     """A request for one image; `tokens` is its usage if the provider reports none."""
 
     refused = "The image model refuses this request; describe the picture in another way."
@@ -46,8 +45,7 @@ class DrawingRequest(_MediaRequest):
         return self.to_usage(None, None)
 
 
-@dataclass(frozen=True, slots=True)
-class TranscriptionRequest(_MediaRequest):
+class TranscriptionRequest(_MediaRequest, frozen=True):
     """A recording of `seconds` to be written down; `tokens` is its usage if the provider reports none."""
 
     refused = "the model for transcription refuses this recording"
@@ -74,8 +72,7 @@ class TranscriptionRequest(_MediaRequest):
         return EstimatedUsage(self.tokens)
 
 
-@dataclass(frozen=True, slots=True)
-class SpeechRequest(_MediaRequest):
+class SpeechRequest(_MediaRequest, frozen=True):
     """A text to be spoken as MP3; `tokens` is its usage, as providers report none."""
 
     refused = "The model for speech refuses this request: is there a voice of that name?"

@@ -4,7 +4,6 @@ import calendar
 from datetime import date, timedelta
 from functools import lru_cache
 
-from babel.core import Locale, UnknownLocaleError, get_global
 from msgspec import Struct
 
 WEEK_STARTS = {"monday": 0, "saturday": 5, "sunday": 6}
@@ -128,6 +127,9 @@ def weekend_in(time_zone: str) -> Weekend:
 
     It is Saturday and Sunday where the zone belongs to no country, as UTC does.
     """
+    # Imported here: a program that starts needs no weekend yet.
+    from babel.core import Locale, UnknownLocaleError, get_global
+
     name = get_global("zone_aliases").get(time_zone, time_zone)
     country = get_global("zone_territories").get(name)
     if country is None:
