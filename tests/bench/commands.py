@@ -88,10 +88,9 @@ ALONE = {
     "restore alone": "dump {n}.old; restore {n}.old --yes",
 }
 
-# The promise: doctor asks all others, only a program that is whole answers a turn, and a restore starts programs
-# of Postgres.
+# The promise: doctor asks all others, and a restore starts programs of Postgres.
 USUAL = 0.4
-BY_NAME = {"doctor": 2.0, "ask alone": 0.8, "chat alone": 0.8, "restore alone": 2.0}
+BY_NAME = {"doctor": 2.0, "restore alone": 2.0}
 SKILL = "---\nname: greet\ndescription: Greets people.\n---\nSay hello.\n"
 PERSONA = """
 apiVersion: parley.chat/v1alpha1
