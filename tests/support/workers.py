@@ -84,6 +84,8 @@ def serve_workers(listener: socket.socket, arguments: list[str]) -> None:
     """Collect the tests, import what they start, and fork a process for each connection."""
     gc.disable()
     pytest.main([*arguments, "--numprocesses=0", "--collect-only", "-qq"])
+    # What is not written by now would be what each fork writes first.
+    sys.stdout.flush()
     from shared.settings import prepare_litellm_environment
     from tests.support.forks import get_forks, serve
     from tests.support.template import make_template
