@@ -103,35 +103,35 @@ async def test_what_can_not_be_undone_is_left_to_nobody(
 async def test_a_session_that_is_open_keeps_its_database_from_others(databases: Databases) -> None:
     async with databases.one() as address:
         name = await read_name(address)
-        left = await address.connect(as_owner=True)
-        await left.execute("BEGIN; INSERT INTO users (display_name) VALUES ('late')")
+        session = await address.connect(as_owner=True)
+        await session.execute("BEGIN; INSERT INTO users (display_name) VALUES ('late')")
     async with databases.one() as address:
         assert await read_name(address) != name
     with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, OSError)):
-        await left.execute("COMMIT")
+        await session.execute("COMMIT")
 
 
 async def test_what_a_killed_process_has_left_connected_is_ended(stages: Databases) -> None:
     async with stages.one() as address:
         name = await read_name(address)
-        left = await Address(address.url, is_embedded=True).connect(as_owner=True)
-        await left.execute("BEGIN; INSERT INTO users (display_name) VALUES ('late')")
+        session = await Address(address.url, is_embedded=True).connect(as_owner=True)
+        await session.execute("BEGIN; INSERT INTO users (display_name) VALUES ('late')")
     async with stages.one() as address, connected(address) as owner:
         assert await read_name(address) == name
         assert await owner.fetchval("SELECT count(*) FROM users WHERE display_name = 'late'") == 0
     with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, OSError)):
-        await left.execute("COMMIT")
+        await session.execute("COMMIT")
 
 
 async def test_a_session_that_is_cut_off_in_a_statement_costs_no_database(databases: Databases) -> None:
     async with databases.one() as address, connected(address) as owner:
-        name, left = await read_name(address), await address.connect()
-        waiting = asyncio.create_task(left.execute("SELECT pg_sleep(600)"))
+        name, session = await read_name(address), await address.connect()
+        sleep = asyncio.create_task(session.execute("SELECT pg_sleep(600)"))
         sleeps = "SELECT count(*) = 1 FROM pg_stat_activity WHERE pid = $1 AND wait_event = 'PgSleep'"
-        pid = left.get_server_pid()
+        pid = session.get_server_pid()
         await eventually(partial(owner.fetchval, sleeps, pid))
-        left.terminate()
-        await asyncio.gather(waiting, return_exceptions=True)
+        session.terminate()
+        await asyncio.gather(sleep, return_exceptions=True)
     async with databases.one() as address:
         assert await read_name(address) == name
 

@@ -51,15 +51,15 @@ class Checkpoint:
 
         Return the marks from which on others have left messages unread.
         """
-        seen = to_mark(now - IN_TRANSIT)
-        parameters: dict[str, Any] = {"seen": min(seen, missing_since or seen, key=float), "held": HELD_SECONDS}
+        mark = to_mark(now - IN_TRANSIT)
+        parameters: dict[str, Any] = {"seen": min(mark, missing_since or mark, key=float), "held": HELD_SECONDS}
         with suppress(DatabaseLost):
             parameters |= {"bot_id": await self._bot.find_id(), "number": self._number}
             async with self._database.transaction() as session:
                 await session.execute(statements.note_seen, parameters)
-                left = [str(row.seen_id) for row in (await session.execute(statements.take_left, parameters)).all()]
-                await self._note_missing(session, parameters, to_missing(now, *left, missing_since))
-            return left
+                marks = [str(row.seen_id) for row in (await session.execute(statements.take_left, parameters)).all()]
+                await self._note_missing(session, parameters, to_missing(now, *marks, missing_since))
+            return marks
         return ()
 
     async def release(self, now: datetime, missing_since: str | None = None) -> None:
@@ -71,12 +71,12 @@ class Checkpoint:
                 await self._note_missing(session, parameters, to_missing(now, missing_since))
                 await session.execute(statements.release, parameters)
 
-    async def _note_missing(self, session: Session, parameters: dict[str, Any], missing: str | None) -> None:
-        if missing is not None:
-            await session.execute(statements.note_missing, parameters | {"missing": missing})
+    async def _note_missing(self, session: Session, parameters: dict[str, Any], oldest: str | None) -> None:
+        if oldest is not None:
+            await session.execute(statements.note_missing, parameters | {"missing": oldest})
         elif self._has_row:
             await session.execute(statements.forget_missing, parameters)
-        self._has_row = missing is not None
+        self._has_row = oldest is not None
 
 
 async def attend(

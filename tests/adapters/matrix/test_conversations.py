@@ -299,12 +299,12 @@ async def test_a_room_that_is_upgraded_is_followed(matrix: Scene) -> None:
 
 async def test_power_levels_are_roles_of_their_room_and_a_space_is_a_server(matrix: Scene) -> None:
     ann, bob, world = matrix.ann, matrix.bob, matrix.world
-    listed, own = await world.make_channel("general", 0), await bob.makes_room(matrix.agent.id)
+    public, own = await world.make_channel("general", 0), await bob.makes_room(matrix.agent.id)
     grant = (
         "INSERT INTO role_grants (platform, server, role, permission_level) VALUES ('matrix', :server, :role, 'user')"
     )
     # A role of the listed room, on the server that is its space.
-    await matrix.sql(grant, server=world.space, role=f"{listed} admin")
+    await matrix.sql(grant, server=world.space, role=f"{public} admin")
     await matrix.sql(
         "INSERT INTO personas (name, system_prompt, platform, platform_server_id) "
         "VALUES ('p', 'In the space.', 'matrix', :server)",
@@ -312,10 +312,10 @@ async def test_power_levels_are_roles_of_their_room_and_a_space_is_a_server(matr
     )
     matrix.model.play([Answer("Of an admin."), Answer("Of a member."), Answer("In a room of his own.")])
 
-    await ann.says(listed, "hello", **mention(matrix))
-    await matrix.hears("Of an admin.", listed)
-    await bob.says(listed, "hello", **mention(matrix))
-    await matrix.hears("Of a member.", listed)
+    await ann.says(public, "hello", **mention(matrix))
+    await matrix.hears("Of an admin.", public)
+    await bob.says(public, "hello", **mention(matrix))
+    await matrix.hears("Of a member.", public)
     await bob.sees(lambda: bob.of(matrix.agent.id, own, "m.room.member"))
     await bob.says(own, "hello", **mention(matrix))
     await bob.hears(matrix.agent.id, own, "In a room of his own.")

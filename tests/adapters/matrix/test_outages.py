@@ -110,14 +110,14 @@ async def test_edits_redactions_reactions_and_commands_of_a_downtime_count(
     ann, direct = scene.ann, scene.direct
     model.play([Answer("Of forgs."), Answer("Of bikes.")])
     async with scene.opened(address, model):
-        asked = await ann.says(direct, "tell me of forgs")
+        question = await ann.says(direct, "tell me of forgs")
         answer = await scene.hears("Of forgs.")
-        gone = await ann.says(direct, "and of a secret")
+        secret = await ann.says(direct, "and of a secret")
         await scene.hears("Of bikes.")
         await scene.until_value(2, "SELECT count(*) FROM chat_buttons")
     await ann.reacts(direct, answer, "👍")
-    await ann.edits(direct, asked, "tell me of frogs")
-    await ann.call("PUT", "rooms", direct, "redact", gone, "redacted", body={})
+    await ann.edits(direct, question, "tell me of frogs")
+    await ann.call("PUT", "rooms", direct, "redact", secret, "redacted", body={})
     await ann.says(direct, "/budget")
 
     async with scene.opened(address, model):
@@ -273,13 +273,13 @@ async def test_a_deletion_and_an_edit_count_however_long_the_homeserver_can_not_
     matrix.model.play([Answer("Of forgs."), Answer("Of bikes.")])
     edited = await ann.says(direct, "tell me of forgs")
     await matrix.hears("Of forgs.")
-    gone = await ann.says(direct, "and of a secret")
+    secret = await ann.says(direct, "and of a secret")
     await matrix.hears("Of bikes.")
     # Longer than a request is repeated.
-    matrix.proxy.faults += [Fault("GET", f"/event/{event}", 502, times=4, is_page=True) for event in (edited, gone)]
+    matrix.proxy.faults += [Fault("GET", f"/event/{event}", 502, times=4, is_page=True) for event in (edited, secret)]
 
     await ann.edits(direct, edited, "tell me of frogs")
-    await ann.call("PUT", "rooms", direct, "redact", gone, gone, body={})
+    await ann.call("PUT", "rooms", direct, "redact", secret, secret, body={})
 
     await matrix.until_value("[deleted]", "SELECT content FROM inbox ORDER BY id DESC LIMIT 1")
     assert await matrix.sql("SELECT content FROM inbox ORDER BY id") == [("tell me of frogs",), ("[deleted]",)]
@@ -291,9 +291,9 @@ async def test_what_was_edited_and_deleted_while_the_agent_was_away_is_not_taken
     ann, direct = scene.ann, scene.direct
     async with scene.opened(address, model, works=False):
         pass
-    asked = await ann.says(direct, "tell me of forgs")
-    await ann.edits(direct, asked, "tell me of frogs")
-    await ann.call("PUT", "rooms", direct, "redact", asked, asked, body={})
+    question = await ann.says(direct, "tell me of forgs")
+    await ann.edits(direct, question, "tell me of frogs")
+    await ann.call("PUT", "rooms", direct, "redact", question, question, body={})
     last = await ann.says(direct, "hello")
 
     async with scene.opened(address, model, works=False):

@@ -72,11 +72,11 @@ async def test_who_was_put_out_of_a_room_has_not_spoken_to_the_agent_alone(
         await person.joins(room)
     async with scene.opened(address, model, works=False):
         pass
-    said = await bob.says(room, "what I say to Ann")
+    message = await bob.says(room, "what I say to Ann")
     await ann.call("POST", "rooms", room, "kick", body={"user_id": bob.id})
 
     async with scene.opened(address, model, works=False):
-        await scene.until_taken(said)
+        await scene.until_taken(message)
         await ann.says(room, "now we are")
         await scene.until_value(True, "SELECT count(*) > 0 FROM inbox")
         assert await scene.sql(SAID) == [("now we are",)]
@@ -87,14 +87,14 @@ async def test_who_was_put_out_of_a_room_of_which_a_part_can_not_be_read_has_not
 ) -> None:
     ann, bob, room = matrix.ann, matrix.bob, matrix.direct
     facts = {"room_id": room, "origin_server_ts": int(time.time() * 1000)}
-    said = facts | {"event_id": "$said", "type": "m.room.message", "sender": bob.id}
-    said |= {"content": {"msgtype": "m.text", "body": "what I say to Ann"}}
-    gone = facts | {"event_id": "$gone", "type": "m.room.member", "sender": ann.id}
-    gone |= {"state_key": bob.id, "content": {"membership": "ban"}}
-    matrix.proxy.missed = [said]
+    message = facts | {"event_id": "$said", "type": "m.room.message", "sender": bob.id}
+    message |= {"content": {"msgtype": "m.text", "body": "what I say to Ann"}}
+    ban = facts | {"event_id": "$gone", "type": "m.room.member", "sender": ann.id}
+    ban |= {"state_key": bob.id, "content": {"membership": "ban"}}
+    matrix.proxy.missed = [message]
     matrix.proxy.refuse("GET", HISTORY)
 
-    await matrix.proxy.repeat(said, gone)
+    await matrix.proxy.repeat(message, ban)
     matrix.proxy.missed = []
     await ann.says(room, "now we are")
 
@@ -111,11 +111,11 @@ async def test_what_holds_in_a_room_is_not_what_is_read_last_of_a_part_that_was_
         levels | {"event_id": f"$level-{level}", "content": {"users": {ann.id: 100, bob.id: level}}}
         for level in (100, 0)
     ]
-    said = facts | {"event_id": "$said", "type": "m.room.message", "sender": bob.id}
-    said |= {"content": {"msgtype": "m.text", "body": "hello", "m.mentions": {"user_ids": [agent.id]}}}
+    message = facts | {"event_id": "$said", "type": "m.room.message", "sender": bob.id}
+    message |= {"content": {"msgtype": "m.text", "body": "hello", "m.mentions": {"user_ids": [agent.id]}}}
     matrix.proxy.missed, matrix.proxy.settled = [now, before], [now]
 
-    await matrix.proxy.repeat(said)
+    await matrix.proxy.repeat(message)
 
     await matrix.until_value("hello", "SELECT content FROM inbox")
     assert await matrix.value("SELECT platform_context -> 'roles' FROM inbox") is None
@@ -289,9 +289,9 @@ async def test_an_invitation_of_a_stranger_keeps_no_other_waiting_for_a_look_up(
 ) -> None:
     ann, bob, agent, proxy, scene.invites = scene.ann, scene.bob, scene.agent, scene.proxy, scene.ann.id
     async with scene.opened(address, model, works=False):
-        said = await bob.says(scene.room, "a word")
-        proxy.faults.append(Fault("GET", f"/event/{said}", SILENCE, times=1000))
-        await bob.edits(scene.room, said, "another word")
+        word = await bob.says(scene.room, "a word")
+        proxy.faults.append(Fault("GET", f"/event/{word}", SILENCE, times=1000))
+        await bob.edits(scene.room, word, "another word")
         await proxy.until_silent()
         invitation = {"type": "m.room.member", "state_key": agent.id, "content": {"membership": "invite"}}
         hosts = {"!elsewhere:matrix.test": bob.id, "!here:matrix.test": ann.id}

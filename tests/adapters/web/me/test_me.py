@@ -85,10 +85,10 @@ async def test_a_person_allows_themselves_less_and_never_more(site: Site) -> Non
         assert "(set by yourself)" in stored.text
         assert "of 100,000" in stored.text
         assert await site.parley.value("SELECT who FROM admin.audit WHERE \"table\" = 'budgets'") == "web:ann"
-        refused = await act(ann, "/me", act="set_own_limit", tokens="-5")
-        assert "whole number" in sentence(refused)
+        answer = await act(ann, "/me", act="set_own_limit", tokens="-5")
+        assert "whole number" in sentence(answer)
         # What was entered stands there to be put right.
-        assert 'value="-5"' in refused.text
+        assert 'value="-5"' in answer.text
 
         await act(ann, "/me", act="set_own_limit", tokens="0")
         calls = len(site.parley.model.requests)
@@ -156,12 +156,12 @@ async def test_a_correction_that_is_refused_stands_in_its_form(site: Site) -> No
         await ann_with_things(site, ann)
         facts = (await ann.get("/me/memories")).text
         memory = re.findall(r'name="id" value="(\d+)"', facts)[0]
-        refused = await ann.post(
+        answer = await ann.post(
             "/me/memories", data={"act": "correct", "token": "old", "id": memory, "content": "Ann's <best> tea"}
         )
-    assert "You have signed in anew" in sentence(refused)
-    assert "<details open>" in refused.text
-    assert ">Ann&#39;s &lt;best&gt; tea</textarea>" in refused.text
+    assert "You have signed in anew" in sentence(answer)
+    assert "<details open>" in answer.text
+    assert ">Ann&#39;s &lt;best&gt; tea</textarea>" in answer.text
 
 
 async def test_a_form_of_somebody_else_changes_nothing(site: Site) -> None:
@@ -169,9 +169,9 @@ async def test_a_form_of_somebody_else_changes_nothing(site: Site) -> None:
         token = TOKEN.search((await bob.get("/me/data")).text)
         assert token is not None
         for wrong in ("", "x", "é", unescape(token[1])):
-            refused = await ann.post("/me/memories", data={"act": "pause_memory", "token": wrong})
-            assert refused.status_code == 422
-            assert "You have signed in anew" in sentence(refused)
+            answer = await ann.post("/me/memories", data={"act": "pause_memory", "token": wrong})
+            assert answer.status_code == 422
+            assert "You have signed in anew" in sentence(answer)
         assert (await act(ann, "/me", act="nothing")).status_code == 404
         assert (await act(ann, "/me", act="pause_memory", **{f"f{n}": "x" for n in range(30)})).status_code == 400
         ann.headers["Sec-Fetch-Site"] = "cross-site"
