@@ -54,7 +54,7 @@ class Sender(Struct, frozen=True):
 
 
 def to_fields(value: Any) -> dict[str, Any]:
-    """Return the fields of a value whose class has slots, as they are; `asdict` copies each, at ten times the cost."""
+    """Return the fields of a dataclass with slots, as they are; its `asdict` copies each, at ten times the cost."""
     return {name: getattr(value, name) for name in value.__slots__}
 
 
@@ -233,7 +233,7 @@ class Sampling(Struct, frozen=True):
 
     def to_fields(self) -> dict[str, Any]:
         """Return the fields of a request to a model."""
-        options = {name: value for name, value in to_fields(self).items() if value is not None}
+        options = {name: value for name, value in asdict(self).items() if value is not None}
         stop = options.pop("stop")
         return options | ({"stop": list(stop)} if stop else {})
 
