@@ -38,6 +38,8 @@ class Checkpoint:
     def __init__(self, database: Database, platform: str, token: str) -> None:
         self._database, self._bot = database, BotAccount(database, platform, token)
         self._number, self._has_row = secrets.randbelow(2**31 - 1) + 1, False
+        # What others have left unread, until the caller has it: a commit may be lost to us and not to the database.
+        self._marks: list[str] = []
 
     async def find_gap(self) -> str | None:
         """Return the time since which no process has listened; None if one does, or if it is unknown."""
@@ -57,8 +59,10 @@ class Checkpoint:
             parameters |= {"bot_id": await self._bot.find_id(), "number": self._number}
             async with self._database.transaction() as session:
                 await session.execute(statements.note_seen, parameters)
-                marks = [str(row.seen_id) for row in (await session.execute(statements.take_left, parameters)).all()]
-                await self._note_missing(session, parameters, to_missing(now, *marks, missing_since))
+                rows = (await session.execute(statements.take_left, parameters)).all()
+                self._marks += [str(row.seen_id) for row in rows]
+                await self._note_missing(session, parameters, to_missing(now, *self._marks, missing_since))
+            marks, self._marks = self._marks, []
             return marks
         return ()
 
@@ -68,7 +72,7 @@ class Checkpoint:
         with suppress(DatabaseLost):
             parameters["bot_id"] = await self._bot.find_id()
             async with self._database.transaction() as session:
-                await self._note_missing(session, parameters, to_missing(now, missing_since))
+                await self._note_missing(session, parameters, to_missing(now, *self._marks, missing_since))
                 await session.execute(statements.release, parameters)
 
     async def _note_missing(self, session: Session, parameters: dict[str, Any], oldest: str | None) -> None:
